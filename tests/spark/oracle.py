@@ -10,7 +10,7 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-__all__ = ["TIER", "Answer", "Case", "oracle_cases"]
+__all__ = ["TIER", "Answer", "Case", "collect", "oracle_cases"]
 
 _DATA = Path(__file__).parent.parent / "data" / "spark-kafka"
 _BY_PARTITION = frozenset(
@@ -37,6 +37,8 @@ class Case:
         expect: What came of it; of a stream, of each of its steps.
         schema: The user's schema; empty for none.
         condition: A filter; empty for none.
+        steps: The runs of a stream, with what is special of each.
+        gone: The partition that left no trace in the tier; empty for none.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Case:
     expect: Any
     schema: str
     condition: str
+    steps: tuple[Mapping[str, Any], ...]
+    gone: str
 
     def __str__(self) -> str:
         """Name it in the list of tests."""
@@ -86,6 +90,8 @@ def oracle_cases() -> list[Case]:
             case["expect"],
             case.get("schema", ""),
             case.get("filter", ""),
+            tuple(case.get("steps", ())),
+            case.get("empty_partition", ""),
         )
         for case in document["cases"]
     ]
@@ -108,11 +114,13 @@ class Answer:
     @classmethod
     def of(cls, frame: DataFrame) -> Self:
         """Run a query."""
-        # PySpark's own datetimes depend on the time zone of the machine.
-        stamped = frame.withColumn("timestamp", F.unix_micros("timestamp"))
+        return cls.of_rows(collect(frame))
+
+    @classmethod
+    def of_rows(cls, collected: Iterable[Row]) -> Self:
+        """Return the answer that some rows are, as ``collect`` returned them."""
         rows = sorted(
-            stamped.collect(),
-            key=lambda row: (row["topic"], row["partition"], row["offset"]),
+            collected, key=lambda row: (row["topic"], row["partition"], row["offset"])
         )
         partitions: dict[str, list[int]] = {}
         for row in rows:
@@ -124,8 +132,17 @@ class Answer:
     @classmethod
     def expected(cls, case: Case) -> Self:
         """Return what Kafka's source returned."""
-        expect = case.expect
+        return cls.recorded(case.expect)
+
+    @classmethod
+    def recorded(cls, expect: Mapping[str, Any]) -> Self:
+        """Return the answer of a query, or of one run of a stream."""
         return cls(expect["rows"], expect["partitions"], expect["sha256"])
+
+
+def collect(frame: DataFrame) -> list[Row]:
+    """Run a query; PySpark's own datetimes depend on the time zone of the machine."""
+    return frame.withColumn("timestamp", F.unix_micros("timestamp")).collect()
 
 
 def _without(gone: str | None, options: Mapping[str, str]) -> dict[str, str]:

@@ -121,7 +121,9 @@ def test_names_of_options_are_in_any_case(name: str) -> None:
         {"kafka.group.id": "mine", "groupIdPrefix": "pre"},
         {"isolation.level": "read_committed"},
         {"auto.offset.reset": "latest"},
-        {"maxOffsetsPerTrigger": "10", "minOffsetsPerTrigger": "1000"},
+        {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "1000"},
+        {"maxOffsetsPerTrigger": "ten"},
+        {"maxTriggerDelay": "soonish"},
         {"kafkaConsumer.pollTimeoutMs": "5000", "fetchOffset.numRetries": "5"},
         {"kafka.isolation.level": "read_uncommitted"},
     ],
@@ -320,3 +322,9 @@ def test_parsed_options_do_not_show_what_may_be_secret() -> None:
     options = parse(subscribe="a", storage_options=given, plugin_options=given)
     assert options.storage_options == {"secret": "hunter2"}
     assert "hunter2" not in repr(options)
+
+
+def test_a_smallest_number_above_the_largest_is_refused_in_a_batch_query_too() -> None:
+    given = {"maxOffsetsPerTrigger": "10", "minOffsetsPerTrigger": "11"}
+    with pytest.raises(InvalidArgumentError, match=r"minOffsetPerTrigger\(11\) is hi"):
+        parse(subscribe="a", **given)

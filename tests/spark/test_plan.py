@@ -179,8 +179,6 @@ def test_the_partition_that_spark_makes_up_when_there_are_none_has_no_records() 
 def test_what_spark_can_do_and_the_source_cannot_is_an_error_of_ours() -> None:
     source = TieredFSDataSource({"path": str(TIER), "subscribe": "o1"})
     schema = parse_schema(source.schema())
-    with pytest.raises(UnsupportedOperationError, match=r"readStream.*spark\.read"):
-        source.streamReader(schema)
     for write in (source.writer, source.streamWriter):
         with pytest.raises(UnsupportedOperationError, match=r"does not write"):
             write(schema, overwrite=False)

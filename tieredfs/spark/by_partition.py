@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError
 
-__all__ = ["Numbers", "parse_numbers", "parse_partitions"]
+__all__ = ["Numbers", "parse_number", "parse_numbers", "parse_partitions"]
 
 Numbers = Mapping[str, Mapping[int, int]]
 """A number, such as an offset, for each partition of each topic."""
@@ -46,7 +46,7 @@ def parse_numbers(text: str, example: str) -> Numbers:
 def _numbers_of_topic(topic: str, content: object) -> Mapping[int, int]:
     found: dict[int, int] = {}
     for key, number in _of_type(content, dict).items():
-        partition = _partition(key)
+        partition = parse_number(key)
         if partition in found:  # such as "0" and "00"
             raise _Twice(f"partition {partition} of topic {topic}")
         found[partition] = _number(number)
@@ -81,7 +81,12 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _partition(key: str) -> int:
+def parse_number(key: str) -> int:
+    """Parse the number of a partition, which is a key.
+
+    Raises:
+        ValueError: It is another text.
+    """
     if not _KEY.fullmatch(key):
         raise ValueError(key)
     return int(key)

@@ -5,7 +5,7 @@ where users may know them, with the name of the option.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ from tieredfs.format.records.schema import COLUMNS
 from tieredfs.integers import MAX_INT32
 from tieredfs.log.read.scan import Isolation
 from tieredfs.options import DEFAULTS, Options
+from tieredfs.spark.admission import EVERYTHING_NEW, Admission, parse_admission
 from tieredfs.spark.by_partition import parse_partitions
 from tieredfs.spark.given import GivenOptions, to_boolean, to_long, to_positive
 from tieredfs.spark.pattern import TopicPattern
@@ -26,9 +27,10 @@ from tieredfs.spark.positions import (
     parse_ending,
     parse_no_match,
     parse_starting,
+    parse_stream_starting,
 )
 
-__all__ = ["VIEW_NAMES", "SourceOptions", "parse_options"]
+__all__ = ["VIEW_NAMES", "SourceOptions", "parse_options", "parse_stream_options"]
 
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
 _REFUSED: Final = (
@@ -63,6 +65,11 @@ _CHECKED: Final[Mapping[str, Callable[[str], int]]] = {
 }
 """Numbers for a broker's client: one that is wrong is refused, others are ignored."""
 
+_COMPARED: Final = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")
+_ENDINGS: Final = {
+    "endingOffsets": "ending offset",
+    "endingOffsetsByTimestamp": "ending timestamp",
+}
 _OWN: Final = "tieredfs."
 """Prefix of the fields of Options, as ``kafka.`` is that of the client's options."""
 
@@ -86,6 +93,7 @@ class SourceOptions:
         fail_on_data_loss: Whether offsets that are gone fail the query.
         min_partitions: How many tasks there are at least, about; None for no minimum.
         max_records: How many offsets a task reads at most; None for no limit.
+        admission: How many offsets a batch of a stream has.
         columns: The columns to read, in this order; None for those of Kafka's source.
         storage_options: Options of fsspec, for the filesystem of the URL.
         plugin: The layout; None to detect it.
@@ -109,6 +117,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_records: int | None = None
+    admission: Admission = EVERYTHING_NEW
     columns: tuple[str, ...] | None = None
     storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     plugin: str | None = None
@@ -125,22 +134,54 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         InvalidArgumentError: A value is wrong, or one that is needed is missing.
     """
     options = GivenOptions(given)
+    _check_general(options)
+    if all(name in options for name in _COMPARED):
+        parse_admission(options)
+    starting, ending = parse_starting(options), parse_ending(options)
+    check_order(starting, ending)
+    return _parsed(options, starting, ending)
+
+
+def parse_stream_options(given: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of a streaming query; their names may be in any case.
+
+    Raises:
+        InvalidArgumentError: A value is wrong, one that is needed is missing, or one
+            is only for batch queries.
+    """
+    options = GivenOptions(given)
+    for name, noun in _ENDINGS.items():
+        if name in options:
+            msg = f"option '{name}': {noun} not valid in streaming queries"
+            raise InvalidArgumentError(msg)
+    if "view" in options:
+        raise InvalidArgumentError("option 'view' is not valid in streaming queries")
+    _check_general(options)
+    starting = parse_stream_starting(options)
+    parsed = _parsed(options, starting, UNTIL_LATEST)
+    return replace(parsed, admission=parse_admission(options))
+
+
+def _check_general(options: GivenOptions) -> None:
+    """Check what is the same in batch and in streaming queries."""
     for name in _REFUSED:
         if name in options:
             raise InvalidArgumentError(f"Kafka option '{name}' is not supported")
-    path = options.text("path")
-    if path is None:
+    if "path" not in options:
         raise InvalidArgumentError("Option 'path' must be specified: the tier's URL")
     view = options.parse("view", _view)
     _check_strategy(options, is_view=view is not None)
     for name, check in _CHECKED.items():
         options.parse(name, check)
-    starting, ending = parse_starting(options), parse_ending(options)
-    check_order(starting, ending)
+
+
+def _parsed(
+    options: GivenOptions, starting: Position, ending: Position
+) -> SourceOptions:
     fails = options.parse("failOnDataLoss", to_boolean)
     return SourceOptions(
-        path=path,
-        view=view,
+        path=options.text("path") or "",
+        view=options.parse("view", _view),
         topics=options.parse("subscribe", _topics),
         pattern=options.parse("subscribePattern", _pattern),
         assigned=options.parse("assign", _assigned),

@@ -10,19 +10,17 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-from tieredfs.errors import InvalidArgumentError
+from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.log.planning.offset_cut import cut_slices, late_slices
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.planning.stable_offset import stable_offset
-from tieredfs.log.read.reader import Bounds, TieredReader, bounds_of
+from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_all
 from tieredfs.log.read.scan import Scan
-from tieredfs.log.read.times import find_offset
-from tieredfs.model import SegmentMetadata
 from tieredfs.spark.filters import EVERYTHING, Wanted
 from tieredfs.spark.options import SourceOptions
-from tieredfs.spark.positions import EARLIEST, LATEST, Position
+from tieredfs.spark.partition_log import list_log
+from tieredfs.spark.positions import Position
 from tieredfs.spark.ranges import OffsetRange, divide, resolve_range
 from tieredfs.spark.tasks import Task, make_tasks
 from tieredfs.tier import Tier, open_tier
@@ -35,6 +33,7 @@ __all__ = [
     "open_source",
     "plan_query",
     "plan_tasks",
+    "tasks_of",
 ]
 
 _Assigned: TypeAlias = "Mapping[str, tuple[Topic, tuple[int, ...]]]"
@@ -92,7 +91,23 @@ def plan_tasks(
         OffsetOutOfRangeError: A start is after its end.
         CorruptDataError: Offsets are gone or missing.
     """
-    planned = plan_query(options, wanted)
+    return tasks_of(plan_query(options, wanted), options, columns, wanted)
+
+
+def tasks_of(
+    planned: Sequence[PlannedPartition],
+    options: SourceOptions,
+    columns: tuple[str, ...],
+    wanted: Wanted = EVERYTHING,
+) -> list[Task]:
+    """Make tasks of what is read of each partition.
+
+    Args:
+        planned: The partitions, topic by topic.
+        options: What was asked for.
+        columns: The columns to decode.
+        wanted: What the query's filters leave to read.
+    """
     if options.min_partitions is None and options.max_records is None:
         return make_tasks(
             _scan(
@@ -166,19 +181,27 @@ def check_named(position: Position, assigned: Mapping[str, tuple[int, ...]]) -> 
         )
 
 
-def assigned_topics(tier: Tier, options: SourceOptions) -> _Assigned:
+def assigned_topics(
+    tier: Tier, options: SourceOptions, *, skip_missing: bool = False
+) -> _Assigned:
     """Return the topics that are read by their names, each with its partitions.
 
     Args:
         tier: Where they are.
         options: What was asked for; without any strategy, all topics.
+        skip_missing: Whether a topic that is named and does not exist is left out.
 
     Raises:
         NotFoundError: A topic that is named does not exist.
     """
     found: dict[str, tuple[Topic, tuple[int, ...]]] = {}
     for name, numbers in _names(tier, options):
-        topic = tier.topic(name, topic_id=options.topic_id)
+        try:
+            topic = tier.topic(name, topic_id=options.topic_id)
+        except NotFoundError:
+            if skip_missing:
+                continue
+            raise
         wanted = topic.partitions if numbers is None else dict.fromkeys(numbers)
         # As in Kafka's source a partition that is not there is left out.
         found[name] = topic, tuple(n for n in wanted if n in topic.partitions)
@@ -201,78 +224,26 @@ def _names(
 
 @dataclass(frozen=True, slots=True)
 class _PartitionPlanner:
-    """Plans each partition from one listing: range and segments are of one moment."""
+    """Plans each partition of a topic."""
 
     options: SourceOptions
     topic: Topic
     wanted: Wanted
 
     def plan(self, reader: TieredReader) -> PlannedPartition:
-        options = self.options
-        is_timed = options.starting.is_time or options.ending.is_time
-        is_committed = options.isolation == "read_committed"
-        if is_timed or is_committed:
-            reader = reader.keeping_indexes()
-        segments = reader.segments(timed=is_timed or self.wanted.since is not None)
-        held = bounds_of(segments)
-        latest = held.end
-        if is_committed:
-            latest = max(held.beginning, stable_offset(reader.storage, segments))
-        asked = self._asked(reader, segments, held, latest)
+        options, wanted = self.options, self.wanted
+        timed = options.starting.is_time or options.ending.is_time
+        timed = timed or wanted.since is not None
+        log = list_log(options, self.topic, reader, timed=timed)
+        ends = (log.offset_at(one) for one in (options.starting, options.ending))
+        asked = OffsetRange(*log.name, *ends)
         resolved = resolve_range(
-            asked, held, latest, fail_on_data_loss=options.fail_on_data_loss
+            asked, log.held, log.latest, fail_on_data_loss=options.fail_on_data_loss
         )
-        start = max(resolved.start, self.wanted.start)
-        end = max(start, min(resolved.end, latest, self.wanted.end))
-        slices: Sequence[SegmentSlice] = ()
-        if start < end:
-            slices = reader.slices_between(
-                segments,
-                start,
-                end,
-                skip_gaps=not options.fail_on_data_loss,
-                located=False,
-            )
+        start = max(resolved.start, wanted.start)
+        end = max(start, min(resolved.end, log.latest, wanted.end))
         left = replace(resolved, start=start, end=end)
-        return PlannedPartition(self.topic, asked, left, slices)
-
-    def _asked(
-        self,
-        reader: TieredReader,
-        segments: Sequence[SegmentMetadata],
-        held: Bounds,
-        latest: int,
-    ) -> OffsetRange:
-        """Return the offsets asked for, of which times have been looked up."""
-        options, partition = self.options, reader.partition
-        topic, number = partition.topic, partition.partition
-        found = []
-        for position in (options.starting, options.ending):
-            offset = position.of(topic, number)
-            if position.is_time and offset == LATEST:
-                offset = latest
-            elif position.is_time and offset == EARLIEST:
-                offset = held.beginning
-            elif position.is_time:
-                late = find_offset(
-                    reader, segments, offset, skip_gaps=not options.fail_on_data_loss
-                )
-                if late is None or late.offset >= latest:
-                    self._check_no_match(position, topic, number)
-                offset = latest if late is None else min(late.offset, latest)
-            found.append(offset)
-        return OffsetRange(topic, number, *found)
-
-    def _check_no_match(self, position: Position, topic: str, number: int) -> None:
-        """Raise InvalidArgumentError if a start has to be at a record."""
-        options = self.options
-        if position is options.starting and options.no_match == "error":
-            raise InvalidArgumentError(
-                f"option '{position.option}': No offset matched from request of "
-                f"topic-partition {topic}-{number} and timestamp "
-                f"{position.of(topic, number)}. With "
-                "startingOffsetsByTimestampStrategy=latest nothing is read of it."
-            )
+        return PlannedPartition(self.topic, asked, left, log.slices(start, end))
 
 
 def _late(

@@ -10,6 +10,7 @@ from tieredfs.spark.given import GivenOptions, to_long
 __all__ = [
     "EARLIEST",
     "FROM_EARLIEST",
+    "FROM_LATEST",
     "LATEST",
     "UNTIL_LATEST",
     "NoMatch",
@@ -18,6 +19,7 @@ __all__ = [
     "parse_ending",
     "parse_no_match",
     "parse_starting",
+    "parse_stream_starting",
 ]
 
 EARLIEST: Final = -2
@@ -65,6 +67,7 @@ class Position:
 
 
 FROM_EARLIEST: Final = Position(_STARTING, EARLIEST, {}, is_time=False)
+FROM_LATEST: Final = Position(_STARTING, LATEST, {}, is_time=False)
 UNTIL_LATEST: Final = Position(_ENDING, LATEST, {}, is_time=False)
 
 
@@ -75,12 +78,18 @@ def parse_starting(options: GivenOptions) -> Position:
         InvalidArgumentError: The one that counts is wrong; the others are not looked
             at, as in Kafka's source.
     """
-    return (
-        _time(options, "startingTimestamp")
-        or _times(options, "startingOffsetsByTimestamp")
-        or options.parse(_STARTING, _starting_offsets)
-        or FROM_EARLIEST
-    )
+    starting = _starting(options) or FROM_EARLIEST
+    _refuse(starting, LATEST, "latest", of_all="starting offset", of_one=_STARTING)
+    return starting
+
+
+def parse_stream_starting(options: GivenOptions) -> Position:
+    """Parse where a streaming query begins when it is run for the first time.
+
+    Raises:
+        InvalidArgumentError: As in ``parse_starting``.
+    """
+    return _starting(options) or FROM_LATEST
 
 
 def parse_ending(options: GivenOptions) -> Position:
@@ -89,12 +98,15 @@ def parse_ending(options: GivenOptions) -> Position:
     Raises:
         InvalidArgumentError: As in ``parse_starting``.
     """
-    return (
+    ending = (
         _time(options, "endingTimestamp")
         or _times(options, "endingOffsetsByTimestamp")
-        or options.parse(_ENDING, _ending_offsets)
+        or _offsets(options, _ENDING)
         or UNTIL_LATEST
     )
+    noun = "ending offset"
+    _refuse(ending, EARLIEST, "earliest", of_all=noun, of_one=noun)
+    return ending
 
 
 def parse_no_match(value: str) -> NoMatch:
@@ -167,44 +179,38 @@ def _known_time(time: int) -> int:
     return time
 
 
-def _starting_offsets(text: str) -> Position:
-    word = text.strip().lower()
-    if word == "earliest":
-        return FROM_EARLIEST
-    if word == "latest":
-        raise InvalidArgumentError(
-            "starting offset can't be latest for batch queries on Kafka"
-        )
-    offsets = parse_numbers(text, _OFFSETS_EXAMPLE)
-    for topic, partition in _having(offsets, LATEST):
-        raise InvalidArgumentError(
-            f"startingOffsets for {topic}-{partition} can't be latest for batch "
-            "queries on Kafka"
-        )
-    return Position(_STARTING, None, offsets, is_time=False)
+def _starting(options: GivenOptions) -> Position | None:
+    return (
+        _time(options, "startingTimestamp")
+        or _times(options, "startingOffsetsByTimestamp")
+        or _offsets(options, _STARTING)
+    )
 
 
-def _ending_offsets(text: str) -> Position:
-    word = text.strip().lower()
-    if word == "latest":
-        return UNTIL_LATEST
-    if word == "earliest":
-        raise InvalidArgumentError(
-            "ending offset can't be earliest for batch queries on Kafka"
-        )
-    offsets = parse_numbers(text, _OFFSETS_EXAMPLE)
-    for topic, partition in _having(offsets, EARLIEST):
-        raise InvalidArgumentError(
-            f"ending offset for {topic}-{partition} can't be earliest for batch "
-            "queries on Kafka"
-        )
-    return Position(_ENDING, None, offsets, is_time=False)
+def _offsets(options: GivenOptions, name: str) -> Position | None:
+    def parse(text: str) -> Position:
+        everywhere = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
+        each = {} if everywhere else parse_numbers(text, _OFFSETS_EXAMPLE)
+        return Position(name, everywhere, each, is_time=False)
+
+    return options.parse(name, parse)
 
 
-def _having(offsets: Numbers, wanted: int) -> list[tuple[str, int]]:
-    return [
-        (topic, partition)
-        for topic, by_partition in offsets.items()
-        for partition, offset in by_partition.items()
-        if offset == wanted
-    ]
+def _refuse(
+    position: Position, offset: int, word: str, *, of_all: str, of_one: str
+) -> None:
+    """Refuse an offset that a batch query cannot begin, or end, at."""
+    if position.is_time:
+        return
+    if position.everywhere == offset:
+        raise InvalidArgumentError(
+            f"option '{position.option}': {of_all} can't be {word} for batch queries "
+            "on Kafka"
+        )
+    for topic, by_partition in position.each.items():
+        for partition, given in by_partition.items():
+            if given == offset:
+                raise InvalidArgumentError(
+                    f"option '{position.option}': {of_one} for {topic}-{partition} "
+                    f"can't be {word} for batch queries on Kafka"
+                )

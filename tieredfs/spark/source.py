@@ -1,5 +1,6 @@
 """The data source: planned on the driver, read in the executors."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from tieredfs.errors import (
@@ -8,14 +9,23 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.records.schema import COLUMNS
-from tieredfs.spark.options import parse_options
+from tieredfs.spark.options import (
+    SourceOptions,
+    parse_options,
+    parse_stream_options,
+)
 from tieredfs.spark.rows import HEADERS, TYPES
 from tieredfs.spark.views import VIEWS
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+    )
 
     from tieredfs.spark.record_reader import record_reader
+    from tieredfs.spark.stream_reader import TieredFSStreamReader
     from tieredfs.spark.view_reader import ViewReader
 except ImportError as error:
     msg = "tieredfs.spark needs pyspark: pip install 'tieredfs[spark]'"
@@ -47,9 +57,15 @@ class TieredFSDataSource(DataSource):
         """Return the columns that are asked for, by default those of Kafka's source.
 
         Raises:
-            InvalidArgumentError: An option is wrong.
+            InvalidArgumentError: An option is wrong, in batch and in streaming queries:
+                Spark does not say which of them it is for.
         """
-        options = parse_options(self.options)
+        try:
+            options = parse_options(self.options)
+        except InvalidArgumentError:
+            if not _is_for_streams(self.options):
+                raise
+            options = parse_stream_options(self.options)
         if options.view is not None:
             return ", ".join(f"`{n}` {t}" for n, t in VIEWS[options.view].items())
         names = options.columns or [
@@ -64,31 +80,20 @@ class TieredFSDataSource(DataSource):
             InvalidArgumentError: An option is wrong, or a column is not one of the
                 source's or has another type.
         """
-        options, names = parse_options(self.options), tuple(schema.fieldNames())
-        types = TYPES if options.view is None else VIEWS[options.view]
-        for column in schema.fields:
-            if types.get(column.name) != column.dataType.simpleString():
-                raise InvalidArgumentError(
-                    f"the schema has {column.name} {column.dataType.simpleString()}; "
-                    f"the source has {', '.join(f'{n} {t}' for n, t in types.items())}"
-                )
+        options = parse_options(self.options)
+        names = _columns_of(schema, options)
         if options.view is not None:
             return ViewReader(options.view, options, names)
-        if options.columns not in {None, names}:
-            msg = f"option 'columns': the query's schema has {', '.join(names)}"
-            raise InvalidArgumentError(msg)
         return record_reader(options, names)
 
-    def streamReader(self, schema: "StructType") -> NoReturn:  # noqa: N802 - Spark's name
-        """Refuse a streaming query.
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return a reader of a stream, of the columns that the query's schema has.
 
         Raises:
-            UnsupportedOperationError: Always, for now.
+            InvalidArgumentError: As from ``reader``.
         """
-        del schema
-        raise UnsupportedOperationError(
-            "format('tieredfs') has no readStream yet: spark.read gives what is there"
-        )
+        options = parse_stream_options(self.options)
+        return TieredFSStreamReader(options, _columns_of(schema, options))
 
     def writer(self, schema: "StructType", overwrite: bool) -> NoReturn:  # noqa: FBT001 - Spark's
         """Refuse to write.
@@ -107,3 +112,31 @@ class TieredFSDataSource(DataSource):
         """
         del schema, overwrite
         raise UnsupportedOperationError(_READ_ONLY)
+
+
+def _is_for_streams(given: Mapping[str, str]) -> bool:
+    try:
+        parse_stream_options(given)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+def _columns_of(schema: "StructType", options: SourceOptions) -> tuple[str, ...]:
+    """Return the names of a schema's columns, which the source has.
+
+    Raises:
+        InvalidArgumentError: It does not, or another option asks for others.
+    """
+    names = tuple(schema.fieldNames())
+    types = TYPES if options.view is None else VIEWS[options.view]
+    for column in schema.fields:
+        if types.get(column.name) != column.dataType.simpleString():
+            raise InvalidArgumentError(
+                f"the schema has {column.name} {column.dataType.simpleString()}; "
+                f"the source has {', '.join(f'{n} {t}' for n, t in types.items())}"
+            )
+    if options.columns not in {None, names}:
+        msg = f"option 'columns': the query's schema has {', '.join(names)}"
+        raise InvalidArgumentError(msg)
+    return names

@@ -1,0 +1,98 @@
+"""Streams go as those of Spark's own Kafka source: rows, batches and refusals."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from spark.oracle import TIER, Answer, Case, oracle_cases
+from spark.streams import Batch, Run, Stream
+from support.stores import files_of, fill
+from tieredfs import ObjectStore
+from tieredfs.spark import register
+
+REFUSALS = (AnalysisException, StreamingQueryException)
+CASES = [case for case in oracle_cases() if case.mode == "stream"]
+
+
+def test_every_stream_case_is_run() -> None:
+    assert len(CASES) == 52
+
+
+CAUSES = {
+    "stream-max-negative": ["option 'maxOffsetsPerTrigger'", "-3"],
+    "stream-refused-client-option": ["'kafka.auto.offset.reset' is not supported"],
+    "stream-starting-json-missing-partition": [
+        "option 'startingOffsets'",
+        "Specified: o3.alpha-0 Assigned: o3.alpha-0, o3.alpha-1",
+    ],
+    "stream-startingTimestamp-no-match": [
+        "option 'startingTimestamp'",
+        "No offset matched from request of topic-partition o3.alpha-",
+        "and timestamp 2700000000000",
+    ],
+    "stream-start-below-log-start-true": [
+        "Offsets 10 to 299 of o4-0 are to be read, the log holds 100 to 299",
+        "Some data may have been lost; set failOnDataLoss to false",
+    ],
+    "stream-start-beyond-latest-true": [
+        "Partition o4-0's offset was changed from 5000 to 300",
+        "Some data may have been lost; set failOnDataLoss to false",
+    ],
+    "stream-restart-other-topic": [
+        "Partitions o3.alpha-0, o3.alpha-1 have been deleted",
+        "Some data may have been lost; set failOnDataLoss to false",
+    ],
+    "loss-between-runs-true": [
+        "Offsets 40 to 119 of o7-0 are to be read, the log holds 80 to 119",
+        "Some data may have been lost; set failOnDataLoss to false",
+    ],
+}
+"""What a message says where a tier has no words of Kafka's to repeat."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_batches_and_refusals_are_those_of_kafkas_source(
+    case: Case, spark: SparkSession, tmp_path: Path
+) -> None:
+    register(spark)
+    stream = Stream(spark, tmp_path / "checkpoint")
+    for number, (step, expect) in enumerate(zip(case.steps, case.expect, strict=True)):
+        path = _tier(step.get("visible"), tmp_path / f"tier-{number}")
+        options, trigger = step.get("options", case.options), step.get("trigger", "")
+        if (error := expect.get("error")) is not None:
+            with pytest.raises(REFUSALS) as raised:
+                stream.run(path, options, trigger)
+            for part in _parts(case, error):
+                assert part in str(raised.value)
+        else:
+            batches = tuple(Batch.recorded(b, case.gone) for b in expect["batches"])
+            expected = Run(Answer.recorded(expect), batches)
+            assert stream.run(path, options, trigger, expect["rows"]) == expected
+
+
+def _tier(visible: Mapping[str, Any] | None, path: Path) -> str:
+    """Return the tier as it was in one run: with the segments that existed then."""
+    if visible is None:
+        return str(TIER)
+    files = {}
+    for name, held in visible.items():
+        for key, data in files_of(TIER).items():
+            folder, _, file = key.partition("/")
+            is_held = held and held[0] <= int(file[:20]) < held[1]
+            if folder.startswith(f"{name}-") and is_held:
+                files[key] = data
+    path.mkdir()
+    fill(ObjectStore(str(path)), files)
+    return str(path)
+
+
+def _parts(case: Case, error: Mapping[str, Any]) -> list[str]:
+    """Return what a refusal says: Kafka's words, or what a tier's user needs."""
+    if case.name in CAUSES:
+        return CAUSES[case.name]
+    root = (error.get("root") or {}).get("message") or error["message"]
+    return [line.strip().removesuffix(".") for line in root.splitlines()]

@@ -1,0 +1,125 @@
+"""The log of one partition as one listing shows it: where a query begins and ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.stable_offset import stable_offset
+from tieredfs.log.read.reader import Bounds, TieredReader, bounds_of
+from tieredfs.log.read.times import find_offset
+from tieredfs.model import SegmentMetadata
+from tieredfs.spark.options import SourceOptions
+from tieredfs.spark.positions import EARLIEST, LATEST, Position
+from tieredfs.spark.stream_offset import PartitionName
+from tieredfs.topic import Topic
+
+__all__ = ["PartitionLog", "list_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """A log.
+
+    Attributes:
+        options: What was asked for.
+        topic: The topic.
+        reader: The partition.
+        segments: Its segments.
+        held: The offsets that they have.
+        latest: What latest means: the end of the log, or its last stable offset.
+    """
+
+    options: SourceOptions
+    topic: Topic
+    reader: TieredReader
+    segments: Sequence[SegmentMetadata]
+    held: Bounds
+    latest: int
+
+    @property
+    def name(self) -> PartitionName:
+        """The topic's name and the partition's number."""
+        return self.topic.name, self.reader.partition.partition
+
+    def offset_at(self, position: Position) -> int:
+        """Return where the log is to be begun, or ended; a time is looked up.
+
+        An offset, which may be EARLIEST or LATEST, is returned as it was asked for.
+
+        Raises:
+            InvalidArgumentError: All records are older than a start, and that is an
+                error.
+        """
+        offset = position.of(*self.name)
+        if not position.is_time:
+            return offset
+        if offset in {EARLIEST, LATEST}:
+            return self.resolve(offset)
+        skip_gaps = not self.options.fail_on_data_loss
+        found = find_offset(self.reader, self.segments, offset, skip_gaps=skip_gaps)
+        if found is not None and found.offset < self.latest:
+            return found.offset
+        self._check_no_match(position)
+        return self.latest
+
+    def resolve(self, offset: int) -> int:
+        """Return the offset that EARLIEST or LATEST means; another one is itself."""
+        if offset == EARLIEST:
+            return self.held.beginning
+        return self.latest if offset == LATEST else offset
+
+    def slices(self, start: int, end: int) -> Sequence[SegmentSlice]:
+        """Return the segments that have the offsets ``[start, end)``.
+
+        Raises:
+            CorruptDataError: No segment has one, and offsets that are gone are an
+                error.
+        """
+        if start >= end:
+            return ()
+        return self.reader.slices_between(
+            self.segments,
+            start,
+            end,
+            skip_gaps=not self.options.fail_on_data_loss,
+            located=False,
+        )
+
+    def _check_no_match(self, position: Position) -> None:
+        """Raise InvalidArgumentError if a start has to be at a record."""
+        options = self.options
+        if position is options.starting and options.no_match == "error":
+            topic, number = self.name
+            raise InvalidArgumentError(
+                f"option '{position.option}': No offset matched from request of "
+                f"topic-partition {topic}-{number} and timestamp "
+                f"{position.of(topic, number)}. With "
+                "startingOffsetsByTimestampStrategy=latest nothing is read of it."
+            )
+
+
+def list_log(
+    options: SourceOptions, topic: Topic, reader: TieredReader, *, timed: bool
+) -> PartitionLog:
+    """List a partition once: range and segments are of one moment.
+
+    Args:
+        options: What was asked for.
+        topic: The topic.
+        reader: The partition.
+        timed: Whether times are looked up in it.
+
+    Raises:
+        NotFoundError: It was deleted.
+        CorruptDataError: A segment is inconsistent with its indexes.
+    """
+    is_committed = options.isolation == "read_committed"
+    if timed or is_committed:
+        reader = reader.keeping_indexes()
+    segments = reader.segments(timed=timed)
+    held = bounds_of(segments)
+    latest = held.end
+    if is_committed:
+        latest = max(held.beginning, stable_offset(reader.storage, segments))
+    return PartitionLog(options, topic, reader, segments, held, latest)

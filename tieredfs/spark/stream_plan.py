@@ -1,0 +1,215 @@
+"""Plan the batches of a stream, one after the other, on the driver."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from tieredfs.errors import CorruptDataError, InvalidArgumentError, NotFoundError
+from tieredfs.log.read.reader import TieredReader
+from tieredfs.log.read.replan import plan_all
+from tieredfs.spark.admission import TriggerDelay, prorate
+from tieredfs.spark.options import SourceOptions
+from tieredfs.spark.partition_log import PartitionLog, list_log
+from tieredfs.spark.plan import (
+    PlannedPartition,
+    assigned_topics,
+    check_named,
+    open_source,
+    tasks_of,
+)
+from tieredfs.spark.stream_offset import Offsets, PartitionName, StreamOffset
+from tieredfs.spark.stream_ranges import (
+    PartitionBatch,
+    deleted_partitions,
+    partition_batches,
+)
+from tieredfs.spark.tasks import Task
+from tieredfs.tier import Tier
+from tieredfs.topic import Topic
+
+__all__ = ["StreamPlanner"]
+
+_log: Final = logging.getLogger("tieredfs.spark")
+
+
+class StreamPlanner:
+    """Plans the batches of one query.
+
+    What a batch reads depends on its offsets alone, so that one that failed is planned
+    again as it was. Between batches nothing has to be remembered.
+    """
+
+    def __init__(self, options: SourceOptions, clock: Callable[[], float]) -> None:
+        """Store the options; nothing is opened before the first batch.
+
+        Args:
+            options: What was asked for.
+            clock: Seconds since any moment, to let batches wait.
+        """
+        self._options = options
+        self._delay = TriggerDelay(options.admission, clock)
+        self._target: Mapping[PartitionName, PartitionLog] | None = None
+        self._listed: dict[PartitionName, PartitionLog] = {}
+        self._topics: Mapping[str, Topic] = {}
+        self.latest: Offsets | None = None
+
+    def fix_target(self) -> None:
+        """Let the stream end where the logs end now: nothing later is read.
+
+        Raises:
+            NotFoundError: The tier or a topic does not exist.
+            TieredFSError: A log cannot be listed.
+        """
+        self._target = self._list()
+
+    def next_end(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
+        """Return where the batch ends that begins at ``start``.
+
+        Args:
+            start: The end of the batch before, or BEGINNING.
+            is_limited: Whether the limits of a batch count.
+
+        Returns:
+            ``start`` itself when there is to be no batch.
+
+        Raises:
+            NotFoundError: The tier or a topic does not exist.
+            InvalidArgumentError: The starting offsets do not name the partitions that
+                are read, or a time is after all records.
+            TieredFSError: A log cannot be listed.
+        """
+        logs = self._list() if self._target is None else self._target
+        self._check_named_topics(logs.keys() | start.offsets.keys())
+        self.latest = {name: log.latest for name, log in logs.items()}
+        ends: Offsets = self.latest
+        begun = self._begun(logs) if start.is_beginning else {}
+        starts = begun if start.is_beginning else start.offsets
+        if is_limited:
+            if self._delay.waits(starts, ends):
+                return start
+            limit = self._options.admission.max_offsets
+            if limit is not None:
+                new = {name: log.held.beginning for name, log in logs.items()}
+                ends = prorate(limit, {**new, **starts}, ends)
+        if start.is_beginning:
+            return StreamOffset(ends, {one: at for one, at in begun.items() if at})
+        return start if ends == start.offsets else StreamOffset(ends)
+
+    def plan(
+        self, start: StreamOffset, end: StreamOffset, columns: tuple[str, ...]
+    ) -> list[Task]:
+        """Plan a batch: what it reads, in tasks.
+
+        Args:
+            start: The end of the batch before, or BEGINNING.
+            end: Where the batch ends.
+            columns: The columns to decode.
+
+        Raises:
+            CorruptDataError: Offsets are gone or missing, and ``failOnDataLoss`` is
+                true.
+            TieredFSError: A log cannot be listed.
+        """
+        deleted = deleted_partitions(start, end)
+        if deleted:
+            names = ", ".join(f"{topic}-{number}" for topic, number in deleted)
+            self._report(f"Partitions {names} have been deleted")
+        planned: list[PlannedPartition] = []
+        batches = partition_batches(start, end)
+        for name, group in groupby(batches, attrgetter("topic")):
+            planned += self._plan_topic(name, list(group))
+        return tasks_of(planned, self._options, columns)
+
+    def _plan_topic(
+        self, name: str, batches: Sequence[PartitionBatch]
+    ) -> list[PlannedPartition]:
+        """Plan what a batch reads of one topic."""
+        topic = self._topic(name)
+        numbers = () if topic is None else topic.partitions
+        by_number: dict[int, PartitionBatch] = {}
+        for one in batches:
+            if one.partition in numbers:
+                by_number[one.partition] = one
+            else:
+                self._report(f"Partition {one.name} has been deleted")
+        if topic is None:
+            return []
+        found = topic
+
+        def plan(reader: TieredReader) -> PlannedPartition:
+            one = by_number[reader.partition.partition]
+            # What was listed a moment ago to find the batch's end serves once.
+            log = self._listed.pop((one.topic, one.partition), None)
+            if log is None:
+                log = list_log(self._options, found, reader, timed=False)
+            there, losses = one.within(log.held)
+            for loss in losses:
+                self._report(loss)
+            slices = log.slices(there.start, there.end)
+            return PlannedPartition(log.topic, there, there, slices)
+
+        plans = plan_all(plan, [topic.reader(number) for number in by_number])
+        return [one for one in plans if one.resolved.size]
+
+    def _list(self) -> Mapping[PartitionName, PartitionLog]:
+        """List the logs of all partitions that are read."""
+        options = self._options
+        skip_missing = not options.fail_on_data_loss
+        topics = assigned_topics(self._tier, options, skip_missing=skip_missing)
+        self._topics = {name: topic for name, (topic, _) in topics.items()}
+        self._listed = {}
+        timed = options.starting.is_time
+        for topic, numbers in topics.values():
+            each = partial(list_log, options, topic, timed=timed)
+            logs = plan_all(each, [topic.reader(number) for number in numbers])
+            self._listed |= {log.name: log for log in logs}
+        return dict(self._listed)
+
+    def _check_named_topics(self, known: Collection[PartitionName]) -> None:
+        """Raise NotFoundError if a topic that is named has never been there."""
+        topics = {topic for topic, _ in known}
+        for name in self._options.topics or self._options.assigned or ():
+            if name not in topics:
+                self._tier.topic(name, topic_id=self._options.topic_id)
+
+    def _begun(self, logs: Mapping[PartitionName, PartitionLog]) -> Offsets:
+        """Return where a new query begins."""
+        starting = self._options.starting
+        assigned: dict[str, tuple[int, ...]] = {}
+        for topic, number in logs:
+            assigned[topic] = (*assigned.get(topic, ()), number)
+        check_named(starting, assigned)
+        begun = {}
+        for name, log in logs.items():
+            begun[name] = log.resolve(log.offset_at(starting))
+            if begun[name] < 0:
+                raise InvalidArgumentError(
+                    f"option '{starting.option}': {begun[name]} is no offset; -2 is "
+                    "earliest, -1 is latest"
+                )
+        return begun
+
+    def _report(self, loss: str) -> None:
+        """Fail, or warn, of what may have been lost."""
+        if self._options.fail_on_data_loss:
+            raise CorruptDataError(
+                f"{loss}. Some data may have been lost; set failOnDataLoss to false to "
+                "read what is there."
+            )
+        _log.warning("%s. Some data may have been lost.", loss)
+
+    def _topic(self, name: str) -> Topic | None:
+        """Return a topic; None if it does not exist any more."""
+        if name in self._topics:
+            return self._topics[name]
+        try:
+            return self._tier.topic(name, topic_id=self._options.topic_id)
+        except NotFoundError:
+            return None
+
+    @cached_property
+    def _tier(self) -> Tier:
+        return open_source(self._options)

@@ -1,0 +1,89 @@
+"""What a batch of a stream reads of each partition, and what of it is gone.
+
+Source: Spark's KafkaOffsetReader, ``getOffsetRangesFromResolvedOffsets``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tieredfs.log.read.reader import Bounds
+from tieredfs.spark.ranges import OffsetRange
+from tieredfs.spark.stream_offset import Offsets, PartitionName, StreamOffset
+
+__all__ = ["PartitionBatch", "deleted_partitions", "partition_batches"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBatch:
+    """What a batch reads of one partition.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition's number.
+        start: First offset; None for the beginning of a log that is new.
+        end: End (exclusive).
+    """
+
+    topic: str
+    partition: int
+    start: int | None
+    end: int
+
+    @property
+    def name(self) -> str:
+        """The partition's name, for errors."""
+        return f"{self.topic}-{self.partition}"
+
+    def within(self, held: Bounds) -> tuple[OffsetRange, list[str]]:
+        """Return the offsets that are there, and what may have been lost.
+
+        Args:
+            held: The offsets that the log has.
+        """
+        start = held.beginning if self.start is None else self.start
+        losses = []
+        if self.start is None and held.beginning:
+            losses.append(
+                f"Added partition {self.name} starts from {held.beginning} instead of 0"
+            )
+        if self.end < start:
+            losses.append(
+                f"Partition {self.name}'s offset was changed from {start} to "
+                f"{self.end}: either a start is beyond the end of the log, or the "
+                "topic was deleted and created again"
+            )
+            return OffsetRange(self.topic, self.partition, start, start), losses
+        first, stop = max(start, held.beginning), min(self.end, held.end)
+        if (first, stop) != (start, self.end):
+            losses.append(
+                f"Offsets {start} to {self.end - 1} of {self.name} are to be read, the "
+                f"log holds {held.beginning} to {held.end - 1}"
+            )
+        return OffsetRange(self.topic, self.partition, first, max(first, stop)), losses
+
+
+def partition_batches(
+    start: StreamOffset, end: StreamOffset
+) -> Iterator[PartitionBatch]:
+    """Yield what a batch reads of each partition of which it may read something.
+
+    Args:
+        start: The end of the batch before, or BEGINNING.
+        end: Where the batch ends.
+    """
+    starts = _starts(start, end)
+    for (topic, partition), stop in end.offsets.items():
+        first = starts.get((topic, partition))
+        if first != stop:
+            yield PartitionBatch(topic, partition, first, stop)
+
+
+def deleted_partitions(start: StreamOffset, end: StreamOffset) -> list[PartitionName]:
+    """Return the partitions that were there before a batch, and are not at its end."""
+    return sorted(_starts(start, end).keys() - end.offsets.keys())
+
+
+def _starts(start: StreamOffset, end: StreamOffset) -> Offsets:
+    if start.is_beginning:
+        return {one: end.begun.get(one, 0) for one in end.offsets}
+    return start.offsets
