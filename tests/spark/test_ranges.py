@@ -150,6 +150,17 @@ def test_what_is_divided_has_each_offset_once_and_in_order(
         assert offsets == list(range(one.start, one.end))
 
 
+@pytest.mark.parametrize("wanted", [300, 1 << 31])
+def test_more_ranges_than_offsets_are_one_for_each_offset(wanted: int) -> None:
+    ranges = [OffsetRange("t", 0, 7, 207), OffsetRange("t", 1, 0, 1)]
+    parts = divide(ranges, ranges, min_partitions=wanted, max_records=None)
+    assert [(part.partition, part.start) for part in parts] == [
+        *((0, offset) for offset in range(7, 207)),
+        (1, 0),
+    ]
+    assert {part.size for part in parts} == {1}
+
+
 @given(SIZES, st.integers(1, 60))
 def test_no_range_is_larger_than_the_limit_where_the_end_is_given(
     sizes: list[int], limit: int

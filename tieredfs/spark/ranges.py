@@ -140,10 +140,10 @@ def _share(size: int, total: int, wanted: int) -> int:
 def _divided(
     ranges: Iterable[OffsetRange], parts_of: Callable[[OffsetRange], int]
 ) -> list[OffsetRange]:
-    """Divide each range into so many parts of about the same size."""
+    """Divide each range into so many parts of about the same size, none of it empty."""
     found: list[OffsetRange] = []
     for one in ranges:
-        parts = parts_of(one)
+        parts = min(parts_of(one), one.size)  # the others would be empty
         start = one.start
         for part in range(parts):
             end = start + (one.end - start) // (parts - part)
