@@ -210,10 +210,17 @@ def test_numbers_of_partitions_and_of_records_are_taken(name: str) -> None:
     assert {parsed.min_partitions, parsed.max_records} == {None, 2147483647}
 
 
-@pytest.mark.parametrize("value", ["2147483648", "1 ", " 1", "1e3", "٣"])
+@pytest.mark.parametrize("value", ["2147483648", "1 ", " 1", "1e3", "٣", "1" * 5000])
 def test_a_number_of_partitions_that_java_does_not_read_is_refused(value: str) -> None:
     with pytest.raises(InvalidArgumentError, match="'minPartitions': For input string"):
         parse(subscribe="a", minPartitions=value)
+
+
+@pytest.mark.parametrize("name", ["assign", "startingOffsets", "storage_options"])
+def test_json_that_is_nested_too_deeply_is_refused(name: str) -> None:
+    strategy = {} if name == "assign" else {"subscribe": "a"}
+    with pytest.raises(InvalidArgumentError, match=f"option '{name}'"):
+        parse(**strategy, **{name: '{"a":' * 100_000})
 
 
 @pytest.mark.parametrize(
@@ -221,7 +228,7 @@ def test_a_number_of_partitions_that_java_does_not_read_is_refused(value: str) -
     [
         ("offset", ("offset",)),
         (" Value , KEY ", ("value", "key")),
-        ("timestamptype,headers,offset,offset", ("timestampType", "headers", "offset")),
+        ("timestamptype,headers,offset,OFFSET", ("timestampType", "headers", "offset")),
     ],
 )
 def test_columns_are_a_list_in_any_case_without_repetition(

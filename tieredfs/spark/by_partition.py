@@ -64,7 +64,7 @@ def _by_topic(
         }
     except _Twice as error:
         raise InvalidArgumentError(f"{error} is named twice in {text}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"Expected e.g. {example}, got {text}") from error
 
 

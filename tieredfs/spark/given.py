@@ -10,7 +10,7 @@ from tieredfs.integers import MAX_INT64
 
 __all__ = ["GivenOptions", "to_boolean", "to_long", "to_positive"]
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")  # of very many Python makes none
 _T = TypeVar("_T")
 
 
@@ -58,7 +58,7 @@ class GivenOptions:
         """
         try:
             parsed = json.loads(self._values.get(name.lower(), "{}"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"option '{name}' is not JSON") from error
         if not isinstance(parsed, dict):
             raise InvalidArgumentError(f"option '{name}' is not a JSON object")

@@ -289,4 +289,4 @@ def _columns(value: str) -> tuple[str, ...]:
         named = others[0] if others else value
         msg = f"there is no column '{named}'; there are {', '.join(COLUMNS)}"
         raise InvalidArgumentError(msg)
-    return tuple(known[name.lower()] for name in names)
+    return tuple(dict.fromkeys(known[name.lower()] for name in names))
