@@ -5,6 +5,7 @@ from typing import Protocol
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from spark.oracle import TIER
 from tieredfs.spark import register
@@ -14,7 +15,10 @@ class Load(Protocol):
     """Make a frame over a tier; schema and options as in Spark."""
 
     def __call__(
-        self, options: Mapping[str, str], path: str = str(TIER), schema: str = ""
+        self,
+        options: Mapping[str, str],
+        path: str = str(TIER),
+        schema: str | StructType = "",
     ) -> DataFrame:
         """Make it; only an action runs it."""
 
@@ -25,9 +29,11 @@ def load(spark: SparkSession) -> Load:
     register(spark)
 
     def make(
-        options: Mapping[str, str], path: str = str(TIER), schema: str = ""
+        options: Mapping[str, str],
+        path: str = str(TIER),
+        schema: str | StructType = "",
     ) -> DataFrame:
         source = spark.read.format("tieredfs").options(**options)
-        return (source.schema(schema) if schema else source).load(path)
+        return (source if schema == "" else source.schema(schema)).load(path)
 
     return make

@@ -49,7 +49,7 @@ MIB = 1 << 20
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
 
 
-def headers_of(key: DataType) -> DataType:
+def headers_of(key: DataType) -> ArrayType:
     fields = [StructField("key", key), StructField("value", BinaryType())]
     return ArrayType(StructType(fields))
 
@@ -59,6 +59,7 @@ TYPES: dict[str, DataType] = {
     "string": StringType(),
     "int": IntegerType(),
     "bigint": LongType(),
+    "timestamp_ltz": TimestampType(),
     "timestamp": TimestampType(),
     "array<struct<key:string,value:binary>>": headers_of(StringType()),
     "array<struct<key:binary,value:binary>>": headers_of(BinaryType()),
@@ -255,6 +256,31 @@ def test_a_users_schema_with_another_type_or_column_is_refused_with_what_there_i
     name, _, kind = schema.partition(" ")
     with pytest.raises(InvalidArgumentError, match=f"has {name} {kind}; .*key binary"):
         open_reader(schema)
+
+
+_OFFSET = StructField("offset", LongType())
+_NEVER_NULL = StructField("offset", LongType(), nullable=False)
+_NEVER_EMPTY = ArrayType(headers_of(StringType()).elementType, containsNull=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([], "no column"),
+        ([_OFFSET, _OFFSET], "offset more than once"),
+        ([_NEVER_NULL], "offset bigint that may not be null"),
+        ([StructField("headers", _NEVER_EMPTY)], "headers array.* may not be null"),
+    ],
+    ids=["empty", "repeated", "not null", "nested not null"],
+)
+def test_a_users_schema_that_no_batch_fits_is_refused_before_a_task_runs(
+    fields: list[StructField], said: str
+) -> None:
+    source = TieredFSDataSource({"path": str(TIER), "subscribe": "o1"})
+    with pytest.raises(
+        InvalidArgumentError, match=f"the schema has {said}; the source"
+    ):
+        source.reader(StructType(fields))
 
 
 @pytest.mark.parametrize("stamp", [1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)])

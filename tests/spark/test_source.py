@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from servers import Bucket
 from spark.conftest import Load
@@ -63,6 +65,43 @@ def test_a_users_schema_chooses_the_columns(load: Load) -> None:
     frame = load({"subscribe": TOPIC}, schema="offset bigint, partition int")
     assert frame.columns == ["offset", "partition"]
     assert sorted(frame.collect()) == [(offset, 0) for offset in range(120)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"subscribe": TOPIC}, {"view": "segments"}], ids=str
+)
+def test_timestamps_are_the_same_when_a_setting_gives_the_word_another_type(
+    load: Load, spark: SparkSession, options: dict[str, str]
+) -> None:
+    expected = load(options)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        found = load(options)
+        assert found.schema == expected.schema
+        assert found.count() == expected.count() > 0
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
+def test_a_users_schema_without_a_column_is_refused_and_not_empty(load: Load) -> None:
+    frame = load({"subscribe": TOPIC}, schema=StructType([]))
+    with pytest.raises(AnalysisException, match="the schema has no column"):
+        frame.count()
+
+
+def test_a_table_of_the_catalog_says_what_to_use_instead(
+    load: Load, spark: SparkSession
+) -> None:
+    assert load({"subscribe": TOPIC}).count() == 120  # it is registered
+    options = f"options (path '{TIER}', subscribe '{TOPIC}')"
+    spark.sql(f"create table catalogued using tieredfs {options}")
+    try:
+        with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW"):
+            spark.table("catalogued").count()
+    finally:
+        spark.sql("drop table catalogued")
+    spark.sql(f"create temporary view viewed using tieredfs {options}")
+    assert spark.table("viewed").count() == 120
 
 
 def test_a_users_schema_with_another_type_is_refused_before_a_task_runs(

@@ -120,7 +120,7 @@ def source(**options: str) -> TieredFSDataSource:
 
 
 def test_what_only_one_kind_of_query_takes_is_refused_when_that_kind_is_run() -> None:
-    schema = StructType()
+    schema = StructType().add("offset", "bigint")
     latest = source(startingoffsets="latest")
     assert latest.schema()
     assert isinstance(latest.streamReader(schema), TieredFSStreamReader)

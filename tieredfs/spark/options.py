@@ -70,6 +70,10 @@ _ENDINGS: Final = {
     "endingOffsets": "ending offset",
     "endingOffsetsByTimestamp": "ending timestamp",
 }
+_NO_PATH: Final = (
+    "Option 'path' must be specified: the tier's URL, one in each frame. Of a table in "
+    "its catalog Spark passes no option: use CREATE TEMPORARY VIEW, not CREATE TABLE"
+)
 _OWN: Final = "tieredfs."
 """Prefix of the fields of Options, as ``kafka.`` is that of the client's options."""
 
@@ -168,7 +172,7 @@ def _check_general(options: GivenOptions) -> None:
         if name in options:
             raise InvalidArgumentError(f"Kafka option '{name}' is not supported")
     if "path" not in options:
-        raise InvalidArgumentError("Option 'path' must be specified: the tier's URL")
+        raise InvalidArgumentError(_NO_PATH)
     view = options.parse("view", _view)
     _check_strategy(options, is_view=view is not None)
     for name, check in _CHECKED.items():

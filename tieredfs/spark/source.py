@@ -24,6 +24,7 @@ try:
         DataSourceStreamReader,
     )
 
+    from tieredfs.spark.query_schema import check_schema, to_ddl
     from tieredfs.spark.record_reader import record_reader
     from tieredfs.spark.stream_reader import TieredFSStreamReader
     from tieredfs.spark.view_reader import ViewReader
@@ -67,18 +68,18 @@ class TieredFSDataSource(DataSource):
                 raise
             options = parse_stream_options(self.options)
         if options.view is not None:
-            return ", ".join(f"`{n}` {t}" for n, t in VIEWS[options.view].items())
+            return to_ddl(VIEWS[options.view])
         names = options.columns or [
             name for name in COLUMNS if name != HEADERS or options.include_headers
         ]
-        return ", ".join(f"`{name}` {TYPES[name]}" for name in names)
+        return to_ddl({name: TYPES[name] for name in names})
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return a reader of the columns that the query's schema has.
 
         Raises:
-            InvalidArgumentError: An option is wrong, or a column is not one of the
-                source's or has another type.
+            InvalidArgumentError: An option is wrong, or the schema is not of columns of
+                the source.
         """
         options = parse_options(self.options)
         names = _columns_of(schema, options)
@@ -128,14 +129,8 @@ def _columns_of(schema: "StructType", options: SourceOptions) -> tuple[str, ...]
     Raises:
         InvalidArgumentError: It does not, or another option asks for others.
     """
+    check_schema(schema, TYPES if options.view is None else VIEWS[options.view])
     names = tuple(schema.fieldNames())
-    types = TYPES if options.view is None else VIEWS[options.view]
-    for column in schema.fields:
-        if types.get(column.name) != column.dataType.simpleString():
-            raise InvalidArgumentError(
-                f"the schema has {column.name} {column.dataType.simpleString()}; "
-                f"the source has {', '.join(f'{n} {t}' for n, t in types.items())}"
-            )
     if options.columns not in {None, names}:
         msg = f"option 'columns': the query's schema has {', '.join(names)}"
         raise InvalidArgumentError(msg)
