@@ -38,6 +38,14 @@ NAMES = ["a", "A", "ab", "abc", "a.b", "a-b", "a_b", "b", "z9", "9", "orders", "
         (r"^[\x61-\x62]$", ["a", "b"]),
         ("[]b]c", ["abc"]),
         ("[&]|^9", ["9"]),
+        ("^[&&[ab]]$", ["a", "b"]),
+        ("^[^&&[a-z]]+$", ["A", "9"]),
+        ("(?i)^[^o]+$", NAMES[:-2]),
+        ("(?i)^[^A]", ["b", "z9", "9", "orders", "Orders"]),
+        (r"(?i)^\P{Lower}+$", ["9"]),
+        ("(?i)^[A-C&&[a-c]]+$", ["a", "A", "ab", "abc", "b"]),
+        ("(?i:^[^o])|^O", [*NAMES[:-2], "Orders"]),
+        ("(?i)(?-i:^[^o])rders", ["Orders"]),
     ],
 )
 def test_a_pattern_finds_what_javas_find_finds(pattern: str, found: list[str]) -> None:
@@ -58,6 +66,9 @@ def test_a_pattern_finds_what_javas_find_finds(pattern: str, found: list[str]) -
         r"\p{NoSuch}",
         "[z-a]",
         "[a-\\d]",
+        "(?u)a",
+        "a{99999999999}",
+        "(" * 5000 + ")" * 5000,
     ],
 )
 def test_what_is_no_pattern_is_refused_with_its_text_and_the_option(

@@ -37,6 +37,8 @@ _PROPERTIES: Final = {
 _PROPERTY: Final = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
 _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
+_FLAGS: Final = re.compile(r"\(\?([A-Za-z]+)\)")
+_SCOPED: Final = re.compile(r"\(\?([A-Za-z]*)-?([A-Za-z]*):")
 _ENDS: Final = {r"\z": r"\Z", r"\Z": r"\Z", r"\e": r"\x1b"}
 
 
@@ -61,8 +63,9 @@ class TopicPattern:
         """
         try:
             return cls(text, re.compile(_Translator(text).translate(), re.ASCII))
-        except re.error as error:
-            msg = f"option 'subscribePattern': {error.msg}: {text}"
+        except (re.error, ValueError, OverflowError, RecursionError) as error:
+            said = getattr(error, "msg", error)
+            msg = f"option 'subscribePattern': {said}: {text}"
             raise InvalidArgumentError(msg) from error
 
     def matches(self, topic: str) -> bool:
@@ -76,10 +79,14 @@ class _Translator:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        flags = _FLAGS.match(text)
+        # Whether case is ignored in each of the groups that are open.
+        self._ignores_case = [flags is not None and "i" in flags[1]]
 
     def translate(self) -> str:
         found = []
         while self._at < len(self._text):
+            self._note_group()
             if self._takes("["):
                 found.append(_written(self._class()))
             elif self._text[self._at] == "\\":
@@ -90,6 +97,27 @@ class _Translator:
             else:
                 found.append(self._next())
         return "".join(found)
+
+    def _note_group(self) -> None:
+        """Note whether case is ignored in a group that begins, or behind its end."""
+        if self._text[self._at] == "(":
+            ignores, flags = self._ignores_case[-1], _SCOPED.match(self._text, self._at)
+            if flags is not None:
+                ignores = "i" not in flags[2] and (ignores or "i" in flags[1])
+            self._ignores_case.append(ignores)
+        elif self._text[self._at] == ")" and len(self._ignores_case) > 1:
+            self._ignores_case.pop()
+
+    def _in_both_cases(self, characters: frozenset[str]) -> frozenset[str]:
+        """Return characters, in both cases if their case is ignored.
+
+        Java ignores it in each part of a class, before it is negated or intersected.
+        """
+        if not self._ignores_case[-1]:
+            return characters
+        return frozenset(
+            case for one in characters for case in (one, one.lower(), one.upper())
+        )
 
     def _is_name(self) -> bool:
         return self._text[self._at + len("(?<") :][:1].isalpha()
@@ -128,7 +156,7 @@ class _Translator:
                 raise self._unclosed()
             closes = self._text[self._at] == "]" and not (is_first and is_empty)
             if closes or self._text.startswith("&&", self._at):
-                return found if not is_empty or is_first else _ASCII
+                return _ASCII if is_empty else found
             found |= self._item()
             is_empty = False
 
@@ -140,7 +168,7 @@ class _Translator:
         rest = self._text[self._at : self._at + 2]
         is_range = len(rest) == len("-x") and rest[0] == "-" and rest[1] not in "[]"
         if len(first) != 1 or not is_range:
-            return first
+            return self._in_both_cases(first)
         self._at += 1
         last = self._atom()
         (low,), high = first, next(iter(last), "")
@@ -149,7 +177,7 @@ class _Translator:
                 f"option 'subscribePattern': Illegal character range near index "
                 f"{self._at - 1}: {self._text}"
             )
-        return frozenset(map(chr, range(ord(low), ord(high) + 1)))
+        return self._in_both_cases(frozenset(map(chr, range(ord(low), ord(high) + 1))))
 
     def _atom(self) -> frozenset[str]:
         if self._text[self._at] == "\\":
@@ -166,7 +194,7 @@ class _Translator:
                     f"option 'subscribePattern': Unknown character property name "
                     f"{{{name}}}: {self._text}"
                 )
-            found = frozenset(_PROPERTIES[name])
+            found = self._in_both_cases(frozenset(_PROPERTIES[name]))
             return found if named[1] == "p" else _ASCII - found
         escape = re.compile(self._escape(), re.ASCII)
         return frozenset(one for one in _ASCII if escape.fullmatch(one))
