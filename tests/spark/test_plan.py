@@ -342,6 +342,23 @@ def test_without_fail_on_data_loss_a_task_survives_retention(place: Bucket) -> N
     assert found == list(range(10, 40))
 
 
+@pytest.mark.parametrize("loss", ["true", "false"])
+@pytest.mark.parametrize("parts", ["1", "7"])
+def test_tasks_read_each_offset_once_from_segments_that_replace_those_of_their_plan(
+    place: Bucket, loss: str, parts: str
+) -> None:
+    reader, planned = _expiring(place, failOnDataLoss=loss, minPartitions=parts)
+    log = b"".join(encode_batch(records(start, 5)) for start in range(0, 15, 5))
+    fill(open_store(place), segment(FOLDER, 0, log, name="stored again"))
+    found = [
+        o
+        for part in planned
+        for b in reader.read(part)
+        for o in b["offset"].to_pylist()
+    ]
+    assert found == list(range(40))
+
+
 def test_with_fail_on_data_loss_a_task_names_the_segment_that_is_gone(
     place: Bucket,
 ) -> None:

@@ -24,6 +24,7 @@ from support.transactions import (
 )
 from tieredfs import (
     IndexType,
+    NotFoundError,
     ObjectStore,
     RemoteStorageManager,
     RequestEvent,
@@ -252,6 +253,32 @@ def test_a_following_segment_that_goes_takes_no_record_of_others_with_it(
     # Without the end of the transaction it is not known that it was aborted.
     expected = log.visible(0, 8) if is_replaced else list(range(8))
     assert [one for one in _offsets(scan) if one < 8] == expected
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_of_a_following_segment_that_is_replaced_the_other_one_says_what_was_aborted(
+    is_replaced: bool,
+) -> None:
+    log, url = TransactionalLog(ABORTED_NEXT), f"memory://committed-{uuid.uuid4().hex}"
+    store, files = ObjectStore(url), put_tiered(log)
+    for key, content in files.items():
+        store.put(key, content, overwrite=False)
+    scan = _topic(KafkaLocal(store)).scan(isolation="read_committed")
+    for key in [key for key in files if f"/{8:020d}-" in key]:
+        name, *_ = key.rpartition("/")[2].partition(".")
+        if is_replaced:
+            other = key.replace(name, f"{name[:21]}{'A' * 20}Zw")
+            store.put(other, files[key], overwrite=False)
+        store.delete([key])
+    if is_replaced:
+        assert (
+            _offsets(scan)
+            == _offsets(_topic(KafkaLocal(store)).scan(isolation="read_committed"))
+            != []
+        )
+    else:
+        with pytest.raises(NotFoundError, match=f"{8:020d}-"):
+            _offsets(scan)
 
 
 class _Leaving(KafkaLocal):

@@ -37,8 +37,10 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.read.replan import plan_present
+from tieredfs.log.read.scan import OnGap, Order
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 _ID = "dao62lTOQsGBPyjJLrpQKw"
@@ -128,6 +130,91 @@ def test_a_scan_that_skips_gaps_reads_what_was_not_deleted_since_it_was_planned(
     for number, expected in ((0, left), (1, list(range(*span)))):
         mine = found.filter(pc.equal(found["partition"], number))
         assert mine["offset"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("order", ["partition", "fair"])
+@pytest.mark.parametrize("is_split", [False, True])
+@pytest.mark.parametrize("on_gap", ["raise", "skip"])
+def test_a_scan_reads_the_segments_that_have_replaced_those_of_its_plan(
+    bucket: Bucket, order: Order, is_split: bool, on_gap: OnGap
+) -> None:
+    store = open_store(bucket)
+    _fill(store)
+    scan = _topic(store).scan(start=15, end=45, order=order, on_gap=on_gap)
+    scans = scan.split(1) if is_split else [scan]
+    fill(store, segment(_folder(0), 10, _log(10) + _log(20), name="merged"))
+    fill(store, segment(_folder(0), 40, _log(40), name="stored again"))
+    _delete_named(store, segment(_folder(0), 10, b"") | segment(_folder(0), 20, b""))
+    _delete_named(store, segment(_folder(0), 40, b""))
+    assert _offsets(pickle.loads(pickle.dumps(scans))) == list(range(15, 45))  # noqa: S301 - our own
+
+
+def test_a_scan_reads_what_compaction_has_left_of_the_segments_of_its_plan(
+    bucket: Bucket,
+) -> None:
+    store = open_store(bucket)
+    _fill(store)
+    scan = _topic(store).scan()
+    kept = [*records(10, 1), *records(17, 1), *records(29, 1)]
+    fill(store, segment(_folder(0), 10, encode_batch(kept), name="compacted"))
+    _delete_named(store, segment(_folder(0), 10, b"") | segment(_folder(0), 20, b""))
+    assert _offsets([scan]) == [*range(10), 10, 17, 29, *range(30, 50)]
+
+
+def test_a_replacement_that_lacks_offsets_inside_the_log_is_an_error(
+    bucket: Bucket,
+) -> None:
+    store = open_store(bucket)
+    _fill(store)
+    scan = _topic(store).scan()
+    fill(store, segment(_folder(0), 10, _log(10), name="other"))
+    _delete(store, [20])
+    _delete_named(store, segment(_folder(0), 10, b""))
+    with pytest.raises(NotFoundError, match=f"{10:020d}-.*up to offset 10"):
+        _offsets([scan])
+
+
+@pytest.mark.parametrize("on_gap", ["raise", "skip"])
+def test_a_replacement_of_another_history_is_an_error_where_gaps_are(
+    bucket: Bucket, on_gap: OnGap
+) -> None:
+    store = open_store(bucket)
+    _put_history(store, ((0, 0), (1, 5)), "old")
+    old = [entry.key for entry in store.list()]
+
+    def elect() -> None:
+        _put_history(store, ((0, 0), (2, 3)), "new")
+        store.delete(old)
+
+    meanwhile = _Meanwhile(rf"get_range .*{0:020d}-.*log", elect, is_armed=False)
+    watched = ObjectStore(bucket.url, observer=meanwhile)
+    scan = _topic(watched).scan(on_gap=on_gap)
+    meanwhile.is_armed = True
+    if on_gap == "skip":
+        assert _offsets([scan]) == list(range(40))
+        return
+    with pytest.raises(NotFoundError, match=f"{20:020d}-.* was read up to offset 20"):
+        _offsets([scan])
+
+
+def _put_history(
+    store: ObjectStore, epochs: tuple[tuple[int, int], ...], name: str
+) -> None:
+    """Store two segments of twenty records each, under the epochs of a history."""
+    for start in (0, 20):
+        parts = [
+            encode_batch(
+                records(first, 1), leader_epoch=LeaderEpochs.of(epochs).epoch_at(first)
+            )
+            for first in range(start, start + 20)
+        ]
+        known = [one for one in epochs if one[1] < start + 20]
+        log = b"".join(parts)
+        fill(store, segment(_folder(0), start, log, epochs=known, name=name))
+
+
+def _delete_named(store: ObjectStore, files: Iterable[str]) -> None:
+    store.delete(list(files))
 
 
 def test_a_scan_goes_on_behind_a_segment_that_is_deleted_while_it_is_read(

@@ -42,8 +42,8 @@ class Task:
 
         Raises:
             CorruptDataError: The stored data is corrupt.
-            NotFoundError: A segment was deleted since the task was planned; where gaps
-                are skipped, all of them were.
+            NotFoundError: A segment was deleted since the task was planned, and not
+                replaced; where gaps are skipped, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
             DeadlineExceededError: The store did not answer in time.
         """

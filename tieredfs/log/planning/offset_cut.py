@@ -54,11 +54,13 @@ def locate_edges(
         storage: Where the segments are.
         slices: The slices of one partition, of whole segments but for the first and the
             last.
-        skip_gaps: Whether a segment that is gone, or whose index is malformed, is left
-            to be dealt with when it is read: whole.
+        skip_gaps: Whether a segment whose index is malformed is read whole.
+
+    Returns:
+        The slices; one whose segment is gone is as it was, since its reader finds what
+        has replaced it.
 
     Raises:
-        NotFoundError: A segment is gone, and ``skip_gaps`` is false.
         CorruptIndexError: An index is malformed, and ``skip_gaps`` is false.
     """
 
@@ -66,7 +68,9 @@ def locate_edges(
         segment, start, end = part.segment, part.start_offset, part.end_offset
         try:
             first, last = locate(storage, segment, start, end)
-        except (CorruptIndexError, NotFoundError):
+        except NotFoundError:
+            return part
+        except CorruptIndexError:
             if not skip_gaps:
                 raise
             return part

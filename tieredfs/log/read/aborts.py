@@ -23,6 +23,7 @@ from tieredfs.format.index.txn import (
     AbortedTransaction,
     TransactionIndex,
 )
+from tieredfs.log.planning.catalog import SegmentContent, content_of
 from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.errors import gap_error
 from tieredfs.log.planning.segment_slice import SegmentSlice
@@ -62,6 +63,7 @@ class AbortedBatches:
         self._skip_gaps = skip_gaps
         self._following = following
         self._listings = 0
+        self._gone: dict[SegmentContent, NotFoundError] = {}
         rest = iter(slices)
         first = next(rest)
         self._lineage = first.lineage
@@ -130,19 +132,23 @@ class AbortedBatches:
                 try:
                     self._add(segment, agreed)
                 except NotFoundError as error:  # a copy may have taken its place
-                    self._list_again(error)
+                    self._list_again(error, segment)
                     continue
             self._reached = max(self._reached, agreed)
 
-    def _list_again(self, error: NotFoundError) -> None:
-        """Go on with what is stored now, if a segment may be missing.
+    def _list_again(
+        self, error: NotFoundError, segment: SegmentMetadata | None = None
+    ) -> None:
+        """Go on with what is stored now.
 
         Raises:
-            NotFoundError: Gaps are not skipped.
+            NotFoundError: Gaps are not skipped, and the segment is still listed.
             StorageUnavailableError: Segments go faster than they are listed.
         """
         if not self._skip_gaps:
-            raise error
+            if segment is None or content_of(segment) in self._gone:
+                raise error
+            self._gone[content_of(segment)] = error
         self._listings += 1
         if self._listings > _MAX_LISTINGS:
             msg = f"{error}: segments are deleted faster than they are listed"
@@ -154,7 +160,8 @@ class AbortedBatches:
         reached = self._reached
         if _EARLIEST < reached < segment.start_offset and not self._skip_gaps:
             url = self._storage.store.url
-            raise gap_error(url, segment, reached, segment.start_offset)
+            gap = gap_error(url, segment, reached, segment.start_offset)
+            raise next(iter(self._gone.values()), gap)
 
     def _add(self, segment: SegmentMetadata, agreed: int) -> None:
         """Add what the indexes of a segment contain.

@@ -1,8 +1,9 @@
 """What is left to read of one partition, all of it or in turns.
 
-Retention deletes segments at any time, and a plan may be hours old when it is read. If
-gaps are skipped, the rest is then planned again from a new listing: offsets that
-another segment has are read, and the others are left out.
+Retention deletes segments at any time, compaction and another upload replace them, and
+a plan may be hours old when it is read. The rest is then planned again from a new
+listing: offsets that another segment has are read. The others are an error, or are left
+out if gaps are skipped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptDataError,
@@ -133,6 +135,8 @@ class PartitionRead:
         self._aborts: AbortedBatches | None = None
         self._held = held
         self._gone: set[SegmentContent] = set()
+        # The leader epoch and the offset of the last batch that was read.
+        self._last_read: tuple[int, int] | None = None
         # What is downloaded ahead.
         self._fetcher = fetcher
         self._downloads: Iterator[FetchedLog] | None = None
@@ -281,8 +285,9 @@ class PartitionRead:
             batches: The batches of the slice.
 
         Raises:
-            NotFoundError: A segment is gone and deleted segments are not skipped; or
-                every segment is gone: this may not be the store that was planned.
+            NotFoundError: A segment is gone, no other one has replaced it, and what is
+                gone is not skipped; or every segment is gone: this may not be the store
+                that was planned.
             CorruptDataError: The stored data is corrupt.
             StorageUnavailableError: The store failed in all attempts of its policy. The
                 message says where to go on, as that of the next one does.
@@ -293,6 +298,10 @@ class PartitionRead:
             for found in batches:
                 hidden = self._hidden(found)
                 self._left = left.after(found)
+                self._last_read = (
+                    int(found["leader_epoch"][-1]),
+                    int(found["last_offset"][-1]),
+                )
                 self._taken += int(found["size"].sum())
                 yield from found.without(hidden)
                 if self._ends_turn(found.name):
@@ -391,24 +400,45 @@ class PartitionRead:
         self._pieces, self._kept, self._kept_of = None, _NOTHING, None
 
     def _plan_again(self, error: NotFoundError) -> None:
-        """Plan the rest again when a segment is gone.
+        """Plan the rest again when a segment is gone: another one may replace it.
 
         Raises:
             OffsetOutOfRangeError: The log begins later now, and what is gone is not
                 skipped.
-            NotFoundError: A segment is gone inside the log, or all are.
+            NotFoundError: What is gone is in no other segment, and is not skipped; or
+                all segments are gone.
         """
-        if not self._skip_deleted:
-            kind = OffsetOutOfRangeError if self._has_expired() else NotFoundError
-            raise kind(self._with_offset(error)) from error
         first = self._left.first
         self._gone.add(content_of(first.segment))
         reader, self._aborts, self._downloads = self._reader(), None, None
         start, end = first.start_offset, self._left.end_offset
         try:
-            present = plan_present(reader, start, end, without=self._gone)
+            present = plan_present(
+                reader, start, end, without=self._gone, skip_gaps=self._skip_deleted
+            )
+            self._check_history(present)
             self._left = RemainingSlices(present)
-        except NotFoundError:
+        except (NotFoundError, CorruptDataError) as again:
+            if not self._skip_deleted:
+                kind = OffsetOutOfRangeError if self._has_expired() else NotFoundError
+                raise kind(self._with_offset(error)) from error
+            if not isinstance(again, NotFoundError):
+                raise
             if not self.storage.list_partitions():
                 raise error from None
             self._left = RemainingSlices(())  # the others exist: this one was deleted
+
+    def _check_history(self, present: Sequence[SegmentSlice]) -> None:
+        """Check that the rest follows what was read, as Kafka's followers do.
+
+        Raises:
+            CorruptDataError: Another leader has replaced what was read, and gaps are
+                not skipped.
+        """
+        if self._skip_deleted or not present or self._last_read is None:
+            return
+        segment = present[0].segment
+        if segment.leader_epochs is None:
+            segment = self.storage.describe(segment)
+        if not LeaderEpochs(segment.leader_epochs or ()).accepts(*self._last_read):
+            raise CorruptDataError(f"{self.partition} has another history now")

@@ -64,6 +64,7 @@ def plan_present(
     end: int,
     *,
     without: Collection[SegmentContent] = frozenset(),
+    skip_gaps: bool = True,
 ) -> Sequence[SegmentSlice]:
     """Plan the reading of those of the offsets ``[start, end)`` that exist.
 
@@ -72,18 +73,26 @@ def plan_present(
         start: First offset; the log may begin after it.
         end: End (exclusive); the log may end before it.
         without: Segments that do not exist, although a listing may contain them.
+        skip_gaps: Whether offsets that no segment has are left out.
 
     Raises:
         NotFoundError: There is no such partition, or a listed segment does not exist.
         CorruptIndexError: An index that is needed is malformed.
+        CorruptDataError: No segment has an offset inside the log, or the segments are
+            not one state of it, and ``skip_gaps`` is false.
+        OffsetOutOfRangeError: The log does not have all of the offsets, and
+            ``skip_gaps`` is false.
     """
 
     def plan(reader: TieredReader) -> Sequence[SegmentSlice]:
         segments = reader.segments(without=without)
         held = bounds_of(segments)
+        if not skip_gaps:
+            reader.check_inside(held, start)
+            reader.check_inside(held, end)
         first, stop = max(start, held.beginning), min(end, held.end)
         if first >= stop:
             return []
-        return reader.slices_between(segments, first, stop, skip_gaps=True)
+        return reader.slices_between(segments, first, stop, skip_gaps=skip_gaps)
 
     return plan_despite_deletes(plan, reader)

@@ -60,9 +60,9 @@ class Scan:
         plan: What is read: the segments, and the positions in their logs.
         columns: The columns to read, in this order; None for all.
         order: Whether partitions come one after the other or in turn.
-        on_gap: Whether a segment that was deleted since the scan was planned is an
-            error, or left out: then the rest is planned again from the segments that
-            still exist.
+        on_gap: Whether it is an error when a segment was deleted since the scan was
+            planned, and no other one has replaced it, or its offsets are left out. The
+            rest is then planned again from the segments that exist.
         isolation: Whether the records of aborted transactions are left out; the plan
             then ends at the last stable offset.
     """
@@ -88,8 +88,8 @@ class Scan:
 
         Raises:
             CorruptDataError: The stored data is corrupt.
-            NotFoundError: A segment was deleted since the scan was planned; with
-                ``on_gap="skip"``, all of them were.
+            NotFoundError: A segment was deleted since the scan was planned, and not
+                replaced; with ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
             DeadlineExceededError: The store did not answer in time.
         """
@@ -117,8 +117,8 @@ class Scan:
         Raises:
             InvalidArgumentError: ``records`` is not an integer, or negative.
             CorruptDataError: The stored data is corrupt.
-            NotFoundError: A segment was deleted since the scan was planned; with
-                ``on_gap="skip"``, all of them were.
+            NotFoundError: A segment was deleted since the scan was planned, and not
+                replaced; with ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
             DeadlineExceededError: The store did not answer in time.
         """
@@ -135,8 +135,8 @@ class Scan:
         Raises:
             InvalidArgumentError: ``num_rows`` is not an integer, or negative.
             CorruptDataError: The stored data is corrupt.
-            NotFoundError: A segment was deleted since the scan was planned; with
-                ``on_gap="skip"``, all of them were.
+            NotFoundError: A segment was deleted since the scan was planned, and not
+                replaced; with ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
             DeadlineExceededError: The store did not answer in time.
         """
