@@ -15,9 +15,15 @@ from spark.oracle import TIER
 from support.kafka_data import KAFKA, REMOTE
 from support.segments import records, segment
 from support.stores import files_of, fill, make_place, open_store
-from support.wire import encode_batch
-from tieredfs import open_tier
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from support.wire import WireRecord, encode_batch
+from tieredfs import RequestEvent, Tier, open_tier
+from tieredfs.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
+from tieredfs.log.verify.verify import Depth, verify
+from tieredfs.spark import views
 from tieredfs.spark.options import VIEW_NAMES, parse_options
 from tieredfs.spark.views import VIEWS, plan_view
 
@@ -115,6 +121,112 @@ def test_verify_names_each_damaged_segment_and_goes_on_behind_it(
     assert [row["start_offset"] for row in wrong] == [600]
     assert bad.removesuffix(".log") in wrong[0]["detail"]
     assert len(found) == 6
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "snapshot", "log"])
+def test_verify_names_each_damage_once_as_verifying_the_tier_does(
+    suffix: str, place: Bucket
+) -> None:
+    # Their listing says nothing of ends: each segment is described by history, too.
+    folder = KAFKA / "leader-changes" / REMOTE
+    files = {key: bytes(data) for key, data in files_of(folder).items()}
+    for bad in sorted(key for key in files if key.endswith(f".{suffix}"))[-2:]:
+        files[bad] = files[bad][: len(files[bad]) // 2 + 1]
+    fill(open_store(place), files)
+    storage = open_tier(place.url).storage
+    reports = verify(storage, storage.list_partitions(), Depth.EVERYTHING)
+    expected = [
+        (problem.kind.value, problem.detail)
+        for report in reports
+        for problem in report.problems
+    ]
+    found = [
+        (row["error"], row["detail"])
+        for row in rows_of("verify", place.url)
+        if row["error"] is not None
+    ]
+    assert sorted(found) == sorted(expected) != []
+
+
+def test_verify_names_segments_that_have_other_records_at_the_same_offsets(
+    place: Bucket,
+) -> None:
+    store = open_store(place)
+    for value in ("one", "other"):
+        log = encode_batch(records(0, 10, value=value))
+        fill(store, segment(FOLDER, 0, log, name=value))
+    (wrong,) = [row for row in rows_of("verify", place.url) if row["error"]]
+    assert "have other records at the same offsets" in wrong["detail"]
+
+
+@pytest.mark.parametrize("view", ["segments", "offsets", "verify"])
+def test_of_several_topics_of_a_name_a_view_has_all_or_the_one_that_is_chosen(
+    view: str, place: Bucket
+) -> None:
+    names = [f"big-0-{'A' * 21}A", f"big-0-{'B' * 21}A", f"other-0-{'C' * 21}A"]
+    for folder in names:
+        fill(open_store(place), segment(folder, 0, encode_batch(records(0, 3))))
+    for given, expected in (
+        ({}, names),
+        ({"subscribe": "big"}, names[:2]),
+        ({"subscribePattern": "^b"}, names[:2]),
+        ({"topic_id": "A" * 22}, names[:1]),
+        ({"subscribe": "big", "topic_id": f"{'B' * 21}A"}, names[1:2]),
+        ({"assign": '{"big": [0]}', "topic_id": "A" * 22}, names[:1]),
+    ):
+        found = [
+            f"{row['topic']}-{row['partition']}-{row['topic_id']}"
+            for row in rows_of(view, place.url, **given)
+        ]
+        assert sorted(found) == expected
+    with pytest.raises(NotFoundError, match="D" * 22):
+        rows_of(view, place.url, subscribe="big", topic_id="D" * 22)
+
+
+def test_a_damaged_topic_does_not_keep_another_of_its_name_from_being_verified(
+    place: Bucket,
+) -> None:
+    log = encode_batch(records(0, 3))
+    for letter, content in (("A", log[:-1] + b"!"), ("B", log)):
+        fill(open_store(place), segment(f"big-0-{letter * 21}A", 0, content))
+    found = {row["topic_id"][0]: row["error"] for row in rows_of("verify", place.url)}
+    assert found == {"A": "corrupt_batch", "B": None}
+
+
+def test_a_largest_timestamp_that_spark_cannot_hold_is_named_and_can_be_left_out(
+    place: Bucket,
+) -> None:
+    log = encode_batch([WireRecord(0, 1 << 62)])
+    fill(open_store(place), segment(FOLDER, 0, log))
+    with pytest.raises(UnsupportedOperationError, match="hold a max_timestamp"):
+        rows_of("segments", place.url)
+    (task,) = plan_view(
+        "segments", parse_options({"path": place.url, "view": "segments"})
+    )
+    (batch,) = task.read(("bytes",))
+    assert batch.to_pylist() == [{"bytes": len(log)}]
+
+
+def test_columns_of_a_view_that_are_left_out_are_not_looked_up(
+    monkeypatch: pytest.MonkeyPatch, place: Bucket
+) -> None:
+    fill(open_store(place), files_of(TIER))
+    verbs: list[str] = []
+
+    class Watch:
+        def on_request(self, event: RequestEvent) -> None:
+            verbs.append(event.verb)
+
+    storage = open_tier(place.url).storage.with_observer(Watch())
+    monkeypatch.setattr(views, "open_source", lambda _: Tier(storage))
+    options = parse_options({"path": place.url, "view": "segments", "subscribe": "o1"})
+    taken = []
+    for columns in (tuple(VIEWS["segments"]), ("topic", "bytes")):
+        verbs.clear()
+        for task in plan_view("segments", options):
+            assert sum(batch.num_rows for batch in task.read(columns)) == 8
+        taken.append(len(verbs))
+    assert taken[1] < taken[0]
 
 
 def test_verify_says_which_offsets_are_in_no_segment(place: Bucket) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "plan_query",
     "plan_tasks",
     "tasks_of",
+    "topic_names",
 ]
 
 _Assigned: TypeAlias = "Mapping[str, tuple[Topic, tuple[int, ...]]]"
@@ -195,7 +196,7 @@ def assigned_topics(
         NotFoundError: A topic that is named does not exist.
     """
     found: dict[str, tuple[Topic, tuple[int, ...]]] = {}
-    for name, numbers in _names(tier, options):
+    for name, numbers in topic_names(tier, options):
         try:
             topic = tier.topic(name, topic_id=options.topic_id)
         except NotFoundError:
@@ -208,10 +209,15 @@ def assigned_topics(
     return found
 
 
-def _names(
+def topic_names(
     tier: Tier, options: SourceOptions
 ) -> Iterator[tuple[str, tuple[int, ...] | None]]:
-    """Yield the topics' names, each with the partitions; None for all."""
+    """Yield the topics' names, each with the partitions; None for all.
+
+    Args:
+        tier: Where they are.
+        options: What was asked for; without any strategy, all topics.
+    """
     if options.assigned is not None:
         yield from options.assigned.items()
     elif options.pattern is not None:

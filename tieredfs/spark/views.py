@@ -10,20 +10,32 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from tieredfs.errors import SEGMENT_ERRORS, NotFoundError, TieredFSError
+from tieredfs.errors import (
+    SEGMENT_ERRORS,
+    NotFoundError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.time import NO_TIMESTAMP
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
+from tieredfs.log.partitions import missing_topic_error
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.columns import end_of
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.verify.segment_check import SegmentCheck
-from tieredfs.log.verify.verify import Depth, verify
-from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
+from tieredfs.log.verify.verify import verify_history
+from tieredfs.model import (
+    IndexType,
+    SegmentMetadata,
+    TopicIdPartition,
+    check_topic_name,
+)
 from tieredfs.spark.options import SourceOptions
-from tieredfs.spark.plan import assigned_topics, open_source
+from tieredfs.spark.plan import open_source, topic_names
 from tieredfs.spark.tasks import TASK_BYTES
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.tier import Tier
 
 __all__ = ["VIEWS", "ViewTask", "plan_view"]
 
@@ -93,16 +105,15 @@ class ViewTask:
             columns: The columns, some of the view's.
 
         Raises:
+            UnsupportedOperationError: Spark cannot hold a timestamp.
             TieredFSError: The tier cannot be read; what ``verify`` finds is in rows.
         """
-        kinds = VIEWS[self.view]
-        rows = iter(self._rows())
+        names = list(columns)
+        rows = iter(self._rows(columns))
         while some := list(islice(rows, _BATCH_ROWS)):
-            by_name = dict(zip(kinds, zip(*some, strict=True), strict=True))
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(by_name[name], _ARROW[kinds[name]]) for name in columns],
-                names=list(columns),
-            )
+            by_name = dict(zip(VIEWS[self.view], zip(*some, strict=True), strict=True))
+            arrays = [self._array(name, by_name[name]) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
 
     def __repr__(self) -> str:
         """Show the view and what it looks at, without secrets."""
@@ -111,11 +122,21 @@ class ViewTask:
             f"{len(self.partitions)}, segments={len(self.segments)})"
         )
 
-    def _rows(self) -> Iterator[_Row]:
+    def _array(self, name: str, values: Sequence[object]) -> pa.Array:
+        try:
+            return pa.array(values, _ARROW[VIEWS[self.view][name]])
+        except OverflowError as error:
+            others = (f"{n} {t}" for n, t in VIEWS[self.view].items() if n != name)
+            raise UnsupportedOperationError(
+                f"view {self.view}: Spark cannot hold a {name}; load with a schema "
+                f"without it, such as .schema('{', '.join(others)}')"
+            ) from error
+
+    def _rows(self, columns: Sequence[str]) -> Iterator[_Row]:
         catalog = SegmentCatalog(self.storage)
         for partition in self.partitions:
             reader = TieredReader(self.storage, catalog, partition)
-            yield from _ROWS[self.view](reader)
+            yield from _ROWS[self.view](reader, columns)
         for before, segment in self.segments:
             yield from _checked(self.storage, before, segment)
 
@@ -131,18 +152,53 @@ def plan_view(view: str, options: SourceOptions) -> list[ViewTask]:
         NotFoundError: The tier or a topic does not exist.
         TieredFSError: The tier cannot be listed.
     """
-    topics = assigned_topics(open_source(options), options)
-    tasks: list[ViewTask] = []
-    for topic, numbers in topics.values():
-        readers = [topic.reader(number) for number in numbers]
-        partitions = tuple(reader.partition for reader in readers)
-        for at in range(0, len(readers), _PARTITIONS_OF_A_TASK):
-            some = partitions[at : at + _PARTITIONS_OF_A_TASK]
-            tasks.append(ViewTask(view, readers[0].storage, some))
-        if view == "verify" and readers:
-            listed = readers[0].calls.map(_survey, readers)
-            tasks += _bundles(readers[0].storage, listed)
+    tier = open_source(options)
+    storage, partitions = tier.storage, _chosen(tier, options)
+    tasks = [
+        ViewTask(view, storage, tuple(partitions[at : at + _PARTITIONS_OF_A_TASK]))
+        for at in range(0, len(partitions), _PARTITIONS_OF_A_TASK)
+    ]
+    if view == "verify":
+        catalog = SegmentCatalog(storage)
+        readers = [TieredReader(storage, catalog, one) for one in partitions]
+        tasks += _bundles(storage, catalog.calls.map(_survey, readers))
     return tasks
+
+
+def _chosen(tier: Tier, options: SourceOptions) -> list[TopicIdPartition]:
+    """Return the partitions that were asked for, of all topics of their names.
+
+    Raises:
+        NotFoundError: A topic that is named does not exist.
+    """
+    is_named = options.topics is not None or options.assigned is not None
+    every: dict[str, list[TopicIdPartition]] = {}
+    for one in () if is_named else tier.storage.list_partitions():
+        every.setdefault(one.topic, []).append(one)
+    found: list[TopicIdPartition] = []
+    for name, numbers in topic_names(tier, options):
+        own = _named(tier, name, options.topic_id) if is_named else every.get(name, [])
+        found += (
+            one
+            for one in own
+            if options.topic_id in {None, one.topic_id}
+            and (numbers is None or one.partition in numbers)
+        )
+    return found
+
+
+def _named(tier: Tier, name: str, topic_id: str | None) -> list[TopicIdPartition]:
+    """Return the partitions of all topics of a name, of which one may have to be there.
+
+    Raises:
+        NotFoundError: There is no such topic.
+    """
+    found = tier.storage.list_partitions(check_topic_name(name))
+    if not found:
+        raise missing_topic_error(tier.storage, name)
+    if topic_id is not None:
+        tier.topic(name, topic_id=topic_id)
+    return found
 
 
 def _bundles(
@@ -183,9 +239,9 @@ def _of_segment(segment: SegmentMetadata) -> _Row:
     return *_of(segment.partition), segment.start_offset, end, str(segment.id)
 
 
-def _segments(reader: TieredReader) -> Iterator[_Row]:
-    segments = reader.segments(timed=True)
-    sizes = reader.stored_sizes(segments)
+def _segments(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row]:
+    segments = reader.segments(timed="max_timestamp" in columns)
+    sizes = reader.stored_sizes(segments) if "stored_bytes" in columns else {}
     for one in segments:
         latest = one.max_timestamp_ms
         stamp = None if latest in {None, NO_TIMESTAMP} else (latest or 0) * 1000
@@ -193,10 +249,12 @@ def _segments(reader: TieredReader) -> Iterator[_Row]:
         yield *_of_segment(one), stamp, one.size, stored
 
 
-def _offsets(reader: TieredReader) -> Iterator[_Row]:
+def _offsets(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row]:
     segments = reader.segments()
     held = bounds_of(segments)
-    stable = max(held.beginning, reader.stable_offset(segments))
+    stable = None
+    if "stable_offset" in columns:
+        stable = max(held.beginning, reader.stable_offset(segments))
     size = sum(one.size or 0 for one in segments)
     yield (
         *_of(reader.partition),
@@ -208,8 +266,9 @@ def _offsets(reader: TieredReader) -> Iterator[_Row]:
     )
 
 
-def _transactions(reader: TieredReader) -> Iterator[_Row]:
+def _transactions(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row]:
     """Yield the aborted transactions, and those that are open where the log ends."""
+    del columns  # all of them come of the same indexes
     storage, partition = reader.storage, _of(reader.partition)
     segments = reader.segments()
     aborted: dict[AbortedTransaction, None] = {}  # copies of a segment list the same
@@ -237,13 +296,12 @@ def _transactions(reader: TieredReader) -> Iterator[_Row]:
             yield *partition, producer.producer_id, first, None, "open"
 
 
-def _history(reader: TieredReader) -> Iterator[_Row]:
-    """Yield what a listing shows to be wrong with a partition."""
-    partition = reader.partition
-    for report in verify(reader.storage, [partition], Depth.LISTING):
-        for problem in report.problems:
-            kind = problem.kind.value
-            yield *_of(partition), None, None, None, None, kind, problem.detail
+def _history(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row]:
+    """Yield what is wrong with the segments of a partition as one log."""
+    del columns  # a problem is one whatever is asked about it
+    for problem in verify_history(reader.storage, reader.partition):
+        of, kind = _of(reader.partition), problem.kind.value
+        yield *of, None, None, None, None, kind, problem.detail
 
 
 def _checked(
@@ -279,7 +337,7 @@ def _is_listed(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
     return any(one.id == segment.id for one in listed)
 
 
-_ROWS: Final[Mapping[str, Callable[[TieredReader], Iterator[_Row]]]] = {
+_ROWS: Final[Mapping[str, Callable[[TieredReader, Sequence[str]], Iterator[_Row]]]] = {
     "segments": _segments,
     "offsets": _offsets,
     "transactions": _transactions,

@@ -36,7 +36,14 @@ from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
+__all__ = [
+    "Depth",
+    "PartitionReport",
+    "Problem",
+    "Superseded",
+    "verify",
+    "verify_history",
+]
 
 _MAX_CONCURRENCY: Final = 4
 
@@ -134,6 +141,23 @@ def verify(
     ]
 
 
+def verify_history(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> tuple[Problem, ...]:
+    """Verify what the segments of a partition are together: its listing, one log.
+
+    With what ``SegmentCheck`` finds in each of them it is what ``verify`` finds.
+
+    Args:
+        storage: The tier.
+        partition: The partition to check.
+
+    Raises:
+        StorageUnavailableError: As in ``verify``.
+    """
+    return _PartitionCheck(storage, partition, Depth.EVERYTHING).run_history()
+
+
 class _PartitionCheck:
     """Check one partition."""
 
@@ -147,6 +171,17 @@ class _PartitionCheck:
         self._compare = CopyComparison(storage)
         self._problems: list[Problem] = []
         self._superseded: list[Superseded] = []
+        self._notes_segments = True
+
+    def run_history(self) -> tuple[Problem, ...]:
+        """Check the segments together, and none of them by itself."""
+        self._notes_segments = False
+        pool = DaemonExecutor(_MAX_CONCURRENCY, "tieredfs-verify")
+        try:
+            self._check_history(pool)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return tuple(dict.fromkeys(self._problems))
 
     def run(self, progress: Callable[[SegmentMetadata], object]) -> PartitionReport:
         """Check every segment, several concurrently."""
@@ -160,13 +195,7 @@ class _PartitionCheck:
 
         pool = DaemonExecutor(_MAX_CONCURRENCY, "tieredfs-verify")
         try:
-            segments = self._with_needed_fields(
-                pool, self._survey(), self._needs_description
-            )
-            if overlaps(segments) or self._may_diverge(segments):
-                # Only their epochs determine which one counts.
-                segments = self._with_needed_fields(pool, segments, _lacks_epochs)
-            self._note_history(segments)
+            segments = self._check_history(pool)
             for wrong in pool.map(look, (None, *segments), segments):
                 self._problems += wrong
         finally:
@@ -180,6 +209,17 @@ class _PartitionCheck:
             tuple(dict.fromkeys(self._problems)),  # segments may share a file
             tuple(self._superseded),
         )
+
+    def _check_history(self, pool: DaemonExecutor) -> list[SegmentMetadata]:
+        """Check the segments together, and return those that can be described."""
+        segments = self._with_needed_fields(
+            pool, self._survey(), self._needs_description
+        )
+        if overlaps(segments) or self._may_diverge(segments):
+            # Only their epochs determine which one counts.
+            segments = self._with_needed_fields(pool, segments, _lacks_epochs)
+        self._note_history(segments)
+        return segments
 
     def _may_diverge(self, segments: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments, as listed, may be of different histories."""
@@ -225,7 +265,7 @@ class _PartitionCheck:
             if isinstance(one, SegmentMetadata):
                 known.append(one)
             else:
-                self._note(one)
+                self._note_segment(one)
         return known
 
     def _needs_description(self, segment: SegmentMetadata) -> bool:
@@ -247,7 +287,7 @@ class _PartitionCheck:
             stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
             disputed_ends = disputes(segments, self._compare)
         except (*SEGMENT_ERRORS, NotFoundError) as error:
-            self._note(error)  # a log had to be read, to compare it
+            self._note_segment(error)  # a log had to be read, to compare it
             return
         for start, end in gaps(tiles, segments[0].start_offset if segments else 0):
             self._note_history_problem(describe_gap(start, end))
@@ -345,6 +385,11 @@ class _PartitionCheck:
 
     def _problem(self, error: TieredFSError) -> Problem:
         return Problem(self._partition, error.kind, str(error))
+
+    def _note_segment(self, error: TieredFSError) -> None:
+        """Record what a check of the segment itself finds as well."""
+        if self._notes_segments:
+            self._note(error)
 
     def _note(self, error: TieredFSError) -> None:
         self._problems.append(self._problem(error))
