@@ -216,6 +216,15 @@ def test_a_number_of_partitions_that_java_does_not_read_is_refused(value: str) -
         parse(subscribe="a", minPartitions=value)
 
 
+def test_options_show_no_secret() -> None:
+    given = {
+        "path": "sftp://user:hidden@host/tier",
+        "storage_options": '{"password": "hidden"}',
+        "plugin_options": '{"key": "hidden"}',
+    }
+    assert "hidden" not in repr(parse_options({"subscribe": "a", **given}))
+
+
 @pytest.mark.parametrize("name", ["assign", "startingOffsets", "storage_options"])
 def test_json_that_is_nested_too_deeply_is_refused(name: str) -> None:
     strategy = {} if name == "assign" else {"subscribe": "a"}

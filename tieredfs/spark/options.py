@@ -108,7 +108,7 @@ class SourceOptions:
         tuned: The sizes and limits of reads.
     """
 
-    path: str
+    path: str = field(repr=False)  # a URL may have a password
     view: str | None = None
     topics: tuple[str, ...] | None = None
     pattern: TopicPattern | None = None

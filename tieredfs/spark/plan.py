@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from tieredfs.errors import InvalidArgumentError, NotFoundError
-from tieredfs.log.planning.offset_cut import cut_slices, late_slices
+from tieredfs.log.planning.offset_cut import cut_each, late_slices
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader
@@ -127,10 +127,11 @@ def tasks_of(
     )
     by_partition = {(one.topic.name, one.resolved.partition): one for one in planned}
     tasks: list[Task] = []
-    for part in ranges:
-        one = by_partition[part.topic, part.partition]
-        runs = _late(cut_slices(one.slices, part.start, part.end), wanted)
-        tasks += make_tasks([_scan(options, one.topic, columns, runs)])
+    for key, parts in groupby(ranges, attrgetter("topic", "partition")):
+        one = by_partition[key]
+        for slices in cut_each(one.slices, ((part.start, part.end) for part in parts)):
+            runs = _late(slices, wanted)
+            tasks += make_tasks([_scan(options, one.topic, columns, runs)])
     return tasks
 
 

@@ -4,8 +4,9 @@ A plan for other machines needs no position: a slice that begins inside a segmen
 it from its beginning, until ``locate_edges`` has looked up where its offsets are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.slice_run import SliceRun
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["cut_slices", "late_slices", "locate_edges"]
+__all__ = ["cut_each", "cut_slices", "late_slices", "locate_edges"]
 
 
 def cut_slices(
@@ -29,20 +30,35 @@ def cut_slices(
         start: First offset.
         end: End (exclusive).
     """
+    (cut,) = cut_each(slices, [(start, end)])
+    return cut
+
+
+def cut_each(
+    slices: Sequence[SegmentSlice], ranges: Iterable[tuple[int, int]]
+) -> Iterator[Sequence[SegmentSlice]]:
+    """Yield what some slices have of each of several ranges of offsets.
+
+    Args:
+        slices: The slices of one partition, in offset order; they are looked at once.
+        ranges: The first offset of each range, and its end (exclusive).
+    """
     starts, ends = _bounds_of(slices)
-    first = int(np.searchsorted(ends, start, side="right"))
-    stop = int(np.searchsorted(starts, end, side="left"))
-    if start >= end or first >= stop:
-        return ()
+    for start, end in ranges:
+        first = int(np.searchsorted(ends, start, side="right"))
+        stop = int(np.searchsorted(starts, end, side="left"))
+        if start >= end or first >= stop:
+            yield ()
+        else:
+            yield _with_edges(slices[first:stop], partial(_within, start, end))
 
-    def within(part: SegmentSlice) -> SegmentSlice:
-        return replace(
-            part,
-            start_offset=max(part.start_offset, start),
-            end_offset=min(part.end_offset, end),
-        )
 
-    return _with_edges(slices[first:stop], within)
+def _within(start: int, end: int, part: SegmentSlice) -> SegmentSlice:
+    return replace(
+        part,
+        start_offset=max(part.start_offset, start),
+        end_offset=min(part.end_offset, end),
+    )
 
 
 def locate_edges(
