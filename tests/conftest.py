@@ -7,9 +7,7 @@ install, and a failure when the environment variable CI is set.
 import functools
 import gc
 import os
-import shutil
 import signal
-import sys
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ import s3fs
 
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
 from support.memory import restored_memory
-from support.prerequisites import miss, server_of
+from support.prerequisites import java_needed, server_of
 from support.stores import make_place, open_store
 from tieredfs import ObjectStore
 
@@ -199,29 +197,18 @@ def s3_proxied(s3_server: SeaweedS3, s3_bucket: Bucket) -> Iterator[ProxiedBucke
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A Spark session with two threads, on loopback, in UTC."""
-    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        miss("Spark needs Java 17: apt-get install openjdk-17-jre-headless (Debian)")
+    java_needed()
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- most tests need none
+
+    from spark.sessions import CONF, spark_environment  # noqa: PLC0415 -- neither these
 
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("tieredfs tests")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.log.level", "ERROR")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.python.unix.domain.socket.enabled", "true")  # 40 ms a task
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "false")
-            .config("spark.sql.warehouse.dir", warehouse)
-            .getOrCreate()
-        )
+        for name, value in spark_environment().items():
+            patch.setenv(name, value)
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in {**CONF, "spark.sql.warehouse.dir": warehouse}.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
         yield session
         session.stop()

@@ -85,7 +85,8 @@ def http_get(url: str, headers: Mapping[str, str] | None = None) -> Answer:
         raise ConnectionError(f"no HTTP: {error!r}") from error
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Let the kernel end this process when its parent ends; on Linux."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -198,7 +199,7 @@ class Server(ABC):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 -- one call into libc
+                preexec_fn=die_with_parent,  # noqa: PLW1509 -- one call into libc
             )
         deadline = time.monotonic() + self.start_timeout
         heard = "nothing"

@@ -1,6 +1,7 @@
 """What a test needs and this machine lacks."""
 
 import os
+import shutil
 from typing import NoReturn
 
 import pytest
@@ -21,3 +22,9 @@ def server_of(kind: str, fleet: Fleet) -> Service:
         return fleet.server(kind)
     except NotInstalledError as error:
         miss(str(error))
+
+
+def java_needed() -> None:
+    """Miss Java if it is not there."""
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        miss("Spark needs Java 17: apt-get install openjdk-17-jre-headless (Debian)")
