@@ -14,6 +14,7 @@ from tieredfs.spark.options import (
     parse_options,
     parse_stream_options,
 )
+from tieredfs.spark.redaction import hide_credentials
 from tieredfs.spark.rows import HEADERS, TYPES
 from tieredfs.spark.views import VIEWS
 
@@ -42,8 +43,13 @@ _READ_ONLY = "format('tieredfs') does not write yet: Topic.append in Python does
 
 
 def register(spark: "SparkSession") -> None:
-    """Make ``format("tieredfs")`` known to a session."""
+    """Make ``format("tieredfs")`` known to a session.
+
+    Credentials among its options are kept out of the texts that Spark shows of queries,
+    unless ``spark.sql.redaction.string.regex`` is set already.
+    """
     spark.dataSource.register(TieredFSDataSource)
+    hide_credentials(spark)
 
 
 class TieredFSDataSource(DataSource):
