@@ -25,12 +25,11 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from spark.conftest import Load
 from spark.oracle import TIER
 from tieredfs.spark.filters import EVERYTHING, Wanted, wanted_by
 from tieredfs.spark.options import parse_options
 from tieredfs.spark.plan import plan_query, plan_tasks
-from tieredfs.spark.record_reader import FilteringReader, TieredFSReader
+from tieredfs.spark.record_reader import FilteringReader
 
 COLUMNS = ("topic", "partition", "offset", "timestamp")
 OPTIONS = parse_options({"path": str(TIER), "subscribePattern": "o[134]"})
@@ -166,27 +165,3 @@ def test_every_filter_is_left_to_spark_too() -> None:
     given: list[Filter] = [EqualTo(("partition",), 0), EqualTo(("key",), b"k")]
     assert list(reader.pushFilters(given)) == given
     assert reader.wanted == wanted_by(given)
-
-
-def test_a_query_runs_whether_push_down_is_on_or_off_and_reads_less_when_it_is_on(
-    load: Load,
-) -> None:
-    spark = load({"subscribe": "o1"}).sparkSession
-    name = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(name) or "false"
-    tasks = []
-    try:
-        for enabled in ("false", "true", "false"):
-            spark.conf.set(name, enabled)
-            frame = load({"subscribe": "o1", "minPartitions": "9"})
-            few = frame.where("partition = 1 and offset < 4")
-            assert few.count() == 4
-            tasks.append(few.rdd.getNumPartitions())
-    finally:
-        spark.conf.set(name, before)
-    assert tasks[0] == tasks[2] > tasks[1]
-
-
-def test_a_reader_takes_no_filters_when_push_down_is_off() -> None:
-    # Spark refuses every query on a source whose reader does while it is off.
-    assert "pushFilters" not in vars(TieredFSReader)

@@ -44,17 +44,6 @@ def test_rows_are_the_same_from_a_file_url_and_the_path_option(load: Load) -> No
     assert Answer.of(load(ALL, f"kafka-local+{TIER.as_uri()}")) == expected
 
 
-def test_a_frame_made_later_sees_segments_that_were_added(
-    load: Load, s3_bucket: Bucket, files: dict[str, bytes]
-) -> None:
-    late = {key: data for key, data in files.items() if f"/{80:020d}-" in key}
-    store, options = open_store(s3_bucket), ALL | in_s3(s3_bucket)
-    fill(store, {key: data for key, data in files.items() if key not in late})
-    assert load(options, s3_bucket.url).count() == 80
-    fill(store, late)
-    assert load(options, s3_bucket.url).count() == 120
-
-
 def test_control_records_are_left_out(load: Load) -> None:
     said = json.loads((KAFKA / "txn" / "consumer.json").read_text())
     count = said["read_uncommitted"]["0"]["count"]
@@ -148,19 +137,6 @@ def test_a_frame_can_be_counted_again_when_retention_has_deleted_a_segment(
     assert frame.count() == 40
     store.delete([e.key for e in store.list() if f"/{0:020d}-" in e.key])
     assert frame.count() == 30
-
-
-def test_a_frame_that_was_run_stays_as_it_was_planned_and_a_new_one_sees_more(
-    load: Load, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    store = open_store(place := make_place("local", request, tmp_path))
-    folder = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
-    fill(store, segment(folder, 0, encode_batch(records(0, 10))))
-    frame = load({"subscribe": "big"}, place.url)
-    assert frame.count() == 10
-    fill(store, segment(folder, 10, encode_batch(records(10, 10))))
-    assert frame.count() == 10
-    assert load({"subscribe": "big"}, place.url).count() == 20
 
 
 def test_columns_are_chosen_by_an_option_and_a_schema_must_agree_with_it(
