@@ -12,6 +12,7 @@ from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.plan import plan_tasks
 from tieredfs.spark.rows import decoded_columns, to_rows
 from tieredfs.spark.tasks import Task
+from tieredfs.spark.worker import freeze_imports
 
 __all__ = [
     "FilteringReader",
@@ -92,6 +93,7 @@ def read_task(
         partition: The task, or what Spark makes when there is nothing to read.
         columns: The columns of the query's schema.
     """
+    freeze_imports()
     if isinstance(partition, TaskPartition):
         for topic, batch in partition.task.read():
             yield to_rows(batch, topic, columns)
