@@ -14,6 +14,7 @@ from tieredfs.log.planning.offset_cut import cut_slices, locate_edges
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.scan import Scan
+from tieredfs.spark.prefetch import read_in_turn
 
 __all__ = ["TASK_BYTES", "Task", "make_tasks"]
 
@@ -47,9 +48,15 @@ class Task:
             StorageUnavailableError: The store failed in all attempts of its policy.
             DeadlineExceededError: The store did not answer in time.
         """
-        for scan in self.scans:
-            for batch in _located(scan):
-                yield scan.topic, batch
+        if all(scan.storage.store.is_local for scan in self.scans):
+            # A thread costs more there than it saves.
+            for scan in self.scans:
+                for batch in _located(scan):
+                    yield scan.topic, batch
+            return
+        parts = (part for scan in self.scans for part in _parts(_located(scan)))
+        for scan, batch in read_in_turn(parts):
+            yield scan.topic, batch
 
 
 def make_tasks(scans: Iterable[Scan], target: int = TASK_BYTES) -> list[Task]:
@@ -92,6 +99,12 @@ def _located(scan: Scan) -> Scan:
     locate = partial(locate_edges, scan.storage, skip_gaps=scan.on_gap == "skip")
     calls = SegmentCatalog(scan.storage).calls
     return _with_partitions(scan, calls.map(locate, scan.plan.partitions))
+
+
+def _parts(scan: Scan) -> Iterator[Scan]:
+    """Yield a scan of each partition."""
+    for slices in scan.plan.partitions:
+        yield _with_partitions(scan, (slices,))
 
 
 def _with_partitions(scan: Scan, partitions: Iterable[Sequence[SegmentSlice]]) -> Scan:
