@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,8 +27,10 @@ from typing_extensions import override
 from support.segments import records, segment
 from support.stores import fill
 from support.wire import encode_batch
+from tieredfs import Tier, Topic
 from tieredfs.spark.options import parse_stream_options
 from tieredfs.spark.stream_reader import TieredFSStreamReader
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
 
 TOPIC = "t"
@@ -72,6 +75,7 @@ class Streams(RuleBasedStateMachine):
     def __init__(self) -> None:
         """Begin with an empty tier."""
         super().__init__()
+        self.native: Topic | None = None
         self._opened = ExitStack()
         self.store = self._opened.enter_context(scratch_store())
         self.logs: dict[int, Log] = {}
@@ -88,9 +92,24 @@ class Streams(RuleBasedStateMachine):
         limit=st.none() | st.integers(1, 9),
         sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3),
         at=st.integers(0, 12),
+        is_native=st.booleans(),
     )
-    def begin(self, start: str, limit: int | None, sizes: list[int], at: int) -> None:
-        """Make the topic, and choose the options of the query."""
+    def begin(
+        self,
+        start: str,
+        limit: int | None,
+        sizes: list[int],
+        at: int,
+        *,
+        is_native: bool,
+    ) -> None:
+        """Make the topic, and choose the options of the query.
+
+        Of one layout the driver lists only what has not been read, of the other all.
+        """
+        if is_native:
+            tier = Tier(SingleObject(self.store))
+            self.native = tier.create_topic(TOPIC, partitions=3)
         for number, size in enumerate(sizes):
             self.logs[number] = Log()
             self._append(number, size)
@@ -190,17 +209,27 @@ class Streams(RuleBasedStateMachine):
     def _append(self, number: int, size: int) -> None:
         log = self.logs[number]
         stamp = FIRST_MS + log.end
-        batch = encode_batch(records(log.end, size, timestamp=stamp))
-        fill(self.store, segment(self._folder(number), log.end, batch))
+        if self.native is None:
+            batch = encode_batch(records(log.end, size, timestamp=stamp))
+            fill(self.store, segment(self._folder(number), log.end, batch))
+        else:
+            stamps = pa.array(range(stamp, stamp + size), pa.timestamp("ms", tz="UTC"))
+            table = pa.table({"value": [b"v"] * size, "timestamp": stamps})
+            self.native.append(table, number)
         log.starts.append(log.end)
         log.end += size
 
     def _delete_oldest(self, number: int) -> None:
         log = self.logs[number]
-        prefix = f"{self._folder(number)}/{log.starts.pop(0):020d}-"
-        self.store.delete(
-            [e.key for e in self.store.list() if e.key.startswith(prefix)]
-        )
+        oldest = log.starts.pop(0)
+        if self.native is None:
+            prefix = f"{self._folder(number)}/{oldest:020d}-"
+            keys = [entry.key for entry in self.store.list()]
+            self.store.delete([key for key in keys if key.startswith(prefix)])
+        else:
+            reader = self.native.reader(number)
+            (first,) = (s for s in reader.segments() if s.start_offset == oldest)
+            reader.storage.delete_log_segment(first)
         log.begin = log.starts[0]
 
     @staticmethod

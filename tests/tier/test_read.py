@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import get_args
 
 import hypothesis.strategies as st
@@ -392,3 +393,19 @@ def test_a_time_may_lead_to_a_control_record(memory: ObjectStore) -> None:
     assert found is not None
     assert found.offset == 2
     assert topic.scan().to_table()["offset"].to_pylist() == [0, 1]
+
+
+def test_segments_that_hold_an_offset_are_all_later_ones_or_the_whole_log(
+    tmp_path: Path,
+) -> None:
+    topic = open_tier(tmp_path, plugin="single-object").create_topic("t")
+    for _ in range(5):
+        topic.append(pa.table({"value": [b"v"] * 2}))
+    reader = open_tier(tmp_path).topic("t").reader(0)
+
+    def starts(offset: int) -> list[int]:
+        return sorted(one.start_offset for one in reader.segments_holding(offset))
+
+    assert starts(0) == starts(10) == [0, 2, 4, 6, 8]  # of 10 the log has nothing
+    assert starts(5) == [4, 6, 8]
+    assert starts(9) == [8]

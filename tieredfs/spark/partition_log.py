@@ -25,7 +25,7 @@ class PartitionLog:
         options: What was asked for.
         topic: The topic.
         reader: The partition.
-        segments: Its segments.
+        segments: Its segments, or those that have what is read.
         held: The offsets that they have.
         latest: What latest means: the end of the log, or its last stable offset.
     """
@@ -100,7 +100,12 @@ class PartitionLog:
 
 
 def list_log(
-    options: SourceOptions, topic: Topic, reader: TieredReader, *, timed: bool
+    options: SourceOptions,
+    topic: Topic,
+    reader: TieredReader,
+    *,
+    timed: bool = False,
+    start: int = 0,
 ) -> PartitionLog:
     """List a partition once: range and segments are of one moment.
 
@@ -109,6 +114,8 @@ def list_log(
         topic: The topic.
         reader: The partition.
         timed: Whether times are looked up in it.
+        start: Where reading begins; of what is before it, the last offset is needed:
+            as long as the log has that, it has not been cut there.
 
     Raises:
         NotFoundError: It was deleted.
@@ -117,7 +124,10 @@ def list_log(
     is_committed = options.isolation == "read_committed"
     if timed or is_committed:
         reader = reader.keeping_indexes()
-    segments = reader.segments(timed=timed)
+    if start > 0 and not timed:
+        segments = reader.segments_holding(start - 1)
+    else:
+        segments = reader.segments(timed=timed)
     held = bounds_of(segments)
     latest = held.end
     if is_committed:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -20,7 +20,12 @@ from tieredfs.spark.plan import (
     open_source,
     tasks_of,
 )
-from tieredfs.spark.stream_offset import Offsets, PartitionName, StreamOffset
+from tieredfs.spark.stream_offset import (
+    BEGINNING,
+    Offsets,
+    PartitionName,
+    StreamOffset,
+)
 from tieredfs.spark.stream_ranges import (
     PartitionBatch,
     deleted_partitions,
@@ -63,7 +68,7 @@ class StreamPlanner:
             NotFoundError: The tier or a topic does not exist.
             TieredFSError: A log cannot be listed.
         """
-        self._target = self._list()
+        self._target = self._list(timed=self._options.starting.is_time)
 
     def next_end(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
         """Return where the batch ends that begins at ``start``.
@@ -81,7 +86,10 @@ class StreamPlanner:
                 are read, or a time is after all records.
             TieredFSError: A log cannot be listed.
         """
-        logs = self._list() if self._target is None else self._target
+        logs = self._target
+        if logs is None:
+            timed = start.is_beginning and self._options.starting.is_time
+            logs = self._list(start.offsets, timed=timed)
         self._check_named_topics(logs.keys() | start.offsets.keys())
         self.latest = {name: log.latest for name, log in logs.items()}
         ends: Offsets = self.latest
@@ -144,7 +152,7 @@ class StreamPlanner:
             # What was listed a moment ago to find the batch's end serves once.
             log = self._listed.pop((one.topic, one.partition), None)
             if log is None:
-                log = list_log(self._options, found, reader, timed=False)
+                log = list_log(self._options, found, reader, start=one.start or 0)
             there, losses = one.within(log.held)
             for loss in losses:
                 self._report(loss)
@@ -154,16 +162,26 @@ class StreamPlanner:
         plans = plan_all(plan, [topic.reader(number) for number in by_number])
         return [one for one in plans if one.resolved.size]
 
-    def _list(self) -> Mapping[PartitionName, PartitionLog]:
-        """List the logs of all partitions that are read."""
+    def _list(
+        self, starts: Offsets = BEGINNING.offsets, *, timed: bool
+    ) -> Mapping[PartitionName, PartitionLog]:
+        """List the logs of all partitions that are read.
+
+        Args:
+            starts: Where they have been read up to, as far as it is known.
+            timed: Whether times are looked up in them.
+        """
         options = self._options
         skip_missing = not options.fail_on_data_loss
         topics = assigned_topics(self._tier, options, skip_missing=skip_missing)
         self._topics = {name: topic for name, (topic, _) in topics.items()}
         self._listed = {}
-        timed = options.starting.is_time
         for topic, numbers in topics.values():
-            each = partial(list_log, options, topic, timed=timed)
+
+            def each(reader: TieredReader, topic: Topic = topic) -> PartitionLog:
+                start = starts.get((topic.name, reader.partition.partition), 0)
+                return list_log(options, topic, reader, timed=timed, start=start)
+
             logs = plan_all(each, [topic.reader(number) for number in numbers])
             self._listed |= {log.name: log for log in logs}
         return dict(self._listed)

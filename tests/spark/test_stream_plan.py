@@ -1,0 +1,278 @@
+"""Batches of a stream: where they begin and end, what they cost, what may be lost."""
+
+import json
+import logging
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from servers import Bucket
+from support.segments import records, segment
+from support.stores import fill, make_place, open_store
+from support.wire import encode_batch
+from tieredfs import (
+    CorruptDataError,
+    InvalidArgumentError,
+    NotFoundError,
+    Tier,
+    open_tier,
+)
+from tieredfs.objects.observer import RequestEvent
+from tieredfs.spark import stream_plan
+from tieredfs.spark.options import parse_stream_options
+from tieredfs.spark.stream_reader import TieredFSStreamReader
+
+TOPIC = "t"
+ALL = ReadAllAvailable()
+FROM_EARLIEST = {"subscribe": TOPIC, "startingOffsets": "earliest"}
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    return make_place("local", request, tmp_path)
+
+
+def append(
+    place: Bucket, start: int, size: int = 10, topic: str = TOPIC, partition: int = 0
+) -> None:
+    batch = encode_batch(records(start, size))
+    folder = f"{topic}-{partition}-AAAAAAAAAAAAAAAAAAAAAA"
+    fill(open_store(place), segment(folder, start, batch))
+
+
+def delete(place: Bucket, prefix: str) -> None:
+    store = open_store(place)
+    store.delete([e.key for e in store.list() if e.key.startswith(prefix)])
+
+
+def stream(place: Bucket, **options: str) -> TieredFSStreamReader:
+    given = {"path": place.url, **FROM_EARLIEST, **options}
+    return TieredFSStreamReader(
+        parse_stream_options(given), ("topic", "partition", "offset")
+    )
+
+
+def next_end(reader: TieredFSStreamReader, start: object) -> dict[str, object]:
+    """Ask for the end of a batch, as Spark does: by way of JSON."""
+    asked = json.loads(json.dumps(start))
+    found: dict[str, object] = json.loads(json.dumps(reader.latestOffset(asked, ALL)))
+    return found
+
+
+def rows(
+    reader: TieredFSStreamReader, start: dict[str, object], end: dict[str, object]
+) -> list[tuple[str, int, int]]:
+    return sorted(
+        (row["topic"], row["partition"], row["offset"])
+        for part in reader.partitions(start, end)
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    )
+
+
+def test_a_first_batch_that_is_repeated_begins_where_it_did(place: Bucket) -> None:
+    append(place, 0)
+    latest = {"startingOffsets": "latest"}
+    reader = stream(place, **latest)
+    end = next_end(reader, reader.initialOffset())
+    assert end == {TOPIC: {"0": 10}, "from": {TOPIC: {"0": 10}}}
+    append(place, 10)
+    again = stream(place, **latest)
+    assert rows(again, again.initialOffset(), end) == []
+    later = next_end(again, end)
+    assert later == {TOPIC: {"0": 20}}
+    assert rows(again, end, later) == [(TOPIC, 0, offset) for offset in range(10, 20)]
+
+
+def test_a_first_batch_of_which_retention_took_a_part_is_a_loss(place: Bucket) -> None:
+    append(place, 0)
+    append(place, 10)
+    reader = stream(place)
+    end = next_end(reader, reader.initialOffset())
+    assert end == {TOPIC: {"0": 20}}
+    delete(place, f"{TOPIC}-0-AAAAAAAAAAAAAAAAAAAAAA/{0:020d}")
+    again = stream(place)
+    with pytest.raises(CorruptDataError, match="Offsets 0 to 19 of t-0 are to be read"):
+        again.partitions(again.initialOffset(), end)
+
+
+def test_when_nothing_is_new_the_end_is_the_start_as_it_was_logged(
+    place: Bucket,
+) -> None:
+    append(place, 0)
+    reader = stream(place, startingOffsets="latest")
+    end = next_end(reader, reader.initialOffset())
+    assert next_end(reader, end) == end
+    kafkas = {TOPIC: {"0": 10}}
+    assert next_end(stream(place), kafkas) == kafkas
+
+
+def test_a_query_that_ends_by_itself_reads_nothing_that_came_later(
+    place: Bucket,
+) -> None:
+    append(place, 0)
+    reader = stream(place, maxOffsetsPerTrigger="6")
+    reader.prepareForTriggerAvailableNow()
+    append(place, 10)
+    append(place, 0, partition=1)
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    second = reader.latestOffset(first, limit)
+    assert [first, second] == [{TOPIC: {"0": 6}}, {TOPIC: {"0": 10}}]
+    assert reader.latestOffset(second, limit) == second
+    assert reader.reportLatestOffset() == {TOPIC: {"0": 10}}
+
+
+def test_a_partition_that_is_added_begins_at_its_first_record(place: Bucket) -> None:
+    append(place, 0)
+    reader = stream(place, startingOffsets="latest")
+    start = next_end(reader, reader.initialOffset())
+    append(place, 0, 3, partition=1)
+    end = next_end(reader, start)
+    assert end == {TOPIC: {"0": 10, "1": 3}}
+    assert rows(reader, start, end) == [(TOPIC, 1, offset) for offset in range(3)]
+
+
+def test_a_partition_that_is_added_without_its_first_records_is_a_loss(
+    place: Bucket,
+) -> None:
+    append(place, 0)
+    append(place, 50, 3, partition=1)
+    start, end = {TOPIC: {"0": 10}}, {TOPIC: {"0": 10, "1": 53}}
+    with pytest.raises(CorruptDataError, match="Added partition t-1 starts from 50"):
+        stream(place).partitions(dict(start), dict(end))
+    found = rows(stream(place, failOnDataLoss="false"), dict(start), dict(end))
+    assert found == [(TOPIC, 1, offset) for offset in range(50, 53)]
+
+
+def test_a_topic_that_is_gone_fails_the_query_unless_a_loss_is_accepted(
+    place: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(place, 0)
+    append(place, 0, topic="other")
+    both = {"subscribe": f"{TOPIC},other"}
+    start = {TOPIC: {"0": 10}, "other": {"0": 4}}
+    delete(place, f"{TOPIC}-")
+    with pytest.raises(NotFoundError, match="topic 't'"):
+        next_end(stream(place, **both), start)
+    lenient = stream(place, failOnDataLoss="false", **both)
+    end = next_end(lenient, start)
+    assert end == {"other": {"0": 10}}
+    with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+        assert rows(lenient, dict(start), end) == [
+            ("other", 0, n) for n in range(4, 10)
+        ]
+    assert "Partitions t-0 have been deleted" in caplog.text
+    append(place, 0, 2)  # created again: it is new
+    again = next_end(lenient, end)
+    assert rows(lenient, end, again) == [(TOPIC, 0, 0), (TOPIC, 0, 1)]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("prepares", [True, False])
+def test_a_topic_that_was_never_there_is_refused(
+    place: Bucket, fails: str, *, prepares: bool
+) -> None:
+    append(place, 0)
+    reader = stream(place, subscribe=f"{TOPIC},tt", failOnDataLoss=fails)
+    with pytest.raises(NotFoundError, match="topic 'tt'"):  # noqa: PT012 - either
+        if prepares:
+            reader.prepareForTriggerAvailableNow()
+        next_end(reader, reader.initialOffset())
+
+
+def test_a_pattern_that_finds_no_topic_yet_finds_those_that_come(
+    place: Bucket,
+) -> None:
+    append(place, 0, topic="other")
+    options = {"path": place.url, "subscribePattern": "t$", "startingOffsets": "latest"}
+    reader = TieredFSStreamReader(parse_stream_options(options), ("offset",))
+    start = next_end(reader, reader.initialOffset())
+    assert start == {}
+    append(place, 0)
+    assert next_end(reader, start) == {TOPIC: {"0": 10}}  # not latest: it is new
+    assert len(reader.partitions(start, {TOPIC: {"0": 10}})) == 1
+
+
+def test_an_offset_below_zero_is_refused_by_the_name_of_the_option(
+    place: Bucket,
+) -> None:
+    append(place, 0)
+    reader = stream(place, startingOffsets='{"t":{"0":-3}}')
+    with pytest.raises(InvalidArgumentError, match="option 'startingOffsets': -3 is"):
+        next_end(reader, reader.initialOffset())
+
+
+class Verbs:
+    """The verbs of all requests."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_request(self, event: RequestEvent) -> None:
+        self.seen.append(event.verb)
+
+
+def observed(
+    url: str, monkeypatch: pytest.MonkeyPatch, **options: str
+) -> tuple[TieredFSStreamReader, Verbs]:
+    verbs = Verbs()
+    storage = open_tier(url, plugin="single-object").storage.with_observer(verbs)
+    monkeypatch.setattr(stream_plan, "open_source", lambda _: Tier(storage))
+    given = {"path": url, **FROM_EARLIEST, **options}
+    return TieredFSStreamReader(parse_stream_options(given), ("offset",)), verbs
+
+
+def native_tier(path: Path, segments: int, partitions: int = 1) -> str:
+    tier = open_tier(path, plugin="single-object")
+    topic = tier.create_topic(TOPIC, partitions=partitions)
+    for number in range(partitions):
+        for _ in range(segments):
+            topic.append(pa.table({"value": [b"v"] * 2}), number)
+    return str(path)
+
+
+def test_a_batch_is_planned_with_a_listing_of_each_partition_and_no_other_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = native_tier(tmp_path, 2, partitions=3)
+    reader, verbs = observed(url, monkeypatch)
+    first = reader.initialOffset()
+    assert verbs.seen == []
+    end = next_end(reader, first)
+    assert end == {TOPIC: {"0": 4, "1": 4, "2": 4}}
+    assert reader.partitions(first, end)
+    assert set(verbs.seen) == {"list"}
+    assert next_end(reader, end) == end
+    assert set(verbs.seen) == {"list"}
+
+
+def test_a_batch_that_is_planned_anew_has_the_same_rows(place: Bucket) -> None:
+    append(place, 0)
+    append(place, 10)
+    reader = stream(place, maxOffsetsPerTrigger="7")
+    first = reader.initialOffset()
+    end = reader.latestOffset(first, reader.getDefaultReadLimit())
+    expected = [(TOPIC, 0, offset) for offset in range(7)]
+    assert rows(reader, first, end) == expected
+    append(place, 20)
+    assert rows(reader, first, end) == expected
+    copy = pickle.loads(pickle.dumps(stream(place)))  # noqa: S301 - our own
+    assert rows(copy, first, end) == expected
+
+
+def test_a_topic_named_as_what_says_where_a_query_began_is_read(place: Bucket) -> None:
+    append(place, 0, topic="from")
+    append(place, 10, topic="from")
+    reader = stream(place, subscribe="from", startingOffsets='{"from":{"0":15}}')
+    first = reader.initialOffset()
+    end = next_end(reader, first)
+    assert rows(reader, first, end) == [("from", 0, offset) for offset in range(15, 20)]
+    append(place, 20)
+    append(place, 20, 2, topic="from")
+    later = next_end(reader, end)
+    assert later == {"from": {"0": 22}}
+    assert rows(reader, end, later) == [("from", 0, 20), ("from", 0, 21)]
