@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,20 @@ def test_transactions_are_those_whose_records_a_committed_read_leaves_out() -> N
 
 def test_a_topic_without_transactions_has_no_row() -> None:
     assert rows_of("transactions", subscribe="o1") == []
+
+
+def test_a_transaction_that_another_leader_has_replaced_has_no_row(
+    place: Bucket,
+) -> None:
+    log = encode_batch(records(0, 10), leader_epoch=0)
+    lost = segment(FOLDER, 0, log, name="lost")
+    stem = next(iter(lost)).removesuffix(".log")
+    lost[f"{stem}.txnindex"] = struct.pack(">hqqqq", 0, 77, 6, 8, 9)
+    log, epochs = encode_batch(records(5, 10), leader_epoch=1), ((0, 0), (1, 5))
+    fill(open_store(place), lost)
+    assert len(rows_of("transactions", place.url)) == 1
+    fill(open_store(place), segment(FOLDER, 5, log, epochs=epochs))
+    assert rows_of("transactions", place.url) == []
 
 
 def test_verify_has_a_row_without_an_error_for_each_whole_segment() -> None:

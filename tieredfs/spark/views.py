@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     SEGMENT_ERRORS,
     NotFoundError,
@@ -22,6 +23,7 @@ from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 from tieredfs.log.partitions import missing_topic_error
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.columns import end_of
+from tieredfs.log.planning.tiles import last_of, lineage_of
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.verify.segment_check import SegmentCheck
 from tieredfs.log.verify.verify import verify_history
@@ -271,6 +273,7 @@ def _transactions(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row
     del columns  # all of them come of the same indexes
     storage, partition = reader.storage, _of(reader.partition)
     segments = reader.segments()
+    lineage = lineage_of(segments)
     aborted: dict[AbortedTransaction, None] = {}  # copies of a segment list the same
     for one in segments:
         if storage.is_txn_index_empty(one):
@@ -281,10 +284,14 @@ def _transactions(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row
             one.start_offset,
             name=f"{storage.name_of(one)}: transaction index",
         )
-        aborted |= dict.fromkeys(index.entries)
+        # What another leader has replaced is of no transaction of the log.
+        own = LeaderEpochs(one.leader_epochs or ())
+        agreed = own.agreement_end(lineage, one.start_offset, end_of(one))
+        kept = (entry for entry in index.entries if entry.last_offset < agreed)
+        aborted |= dict.fromkeys(kept)
     for producer_id, first, last_offset, _ in aborted:
         yield *partition, producer_id, first, last_offset, "aborted"
-    last = max(segments, key=end_of, default=None)
+    last = last_of(segments)
     if last is None:
         return
     found = storage.fetch_indexes(last, [IndexType.PRODUCER_SNAPSHOT])
