@@ -106,16 +106,17 @@ def test_a_malformed_index_is_an_error_or_its_segment_is_left_whole(
     assert locate_edges(scan.storage, part, skip_gaps=True) == part
 
 
-def test_a_segment_that_is_gone_is_an_error_or_left_for_the_read_to_deal_with(
-    copy: tuple[Path, Scan],
+@pytest.mark.parametrize("skip_gaps", [False, True])
+def test_a_segment_that_is_gone_is_left_for_the_read_to_deal_with(
+    copy: tuple[Path, Scan], skip_gaps: bool
 ) -> None:
     folder, scan = copy
     part = cut_slices(only(scan), 1100, 1150)
     for file in folder.glob(f"{600:020d}-*"):
         file.unlink()
+    assert locate_edges(scan.storage, part, skip_gaps=skip_gaps) == part
     with pytest.raises(NotFoundError, match=f"{600:020d}"):
-        locate_edges(scan.storage, part, skip_gaps=False)
-    assert locate_edges(scan.storage, part, skip_gaps=True) == part
+        read(scan, part)
 
 
 @pytest.mark.parametrize("timestamp", [-1, 0, 499, 500, 1234, 2999, 3000])

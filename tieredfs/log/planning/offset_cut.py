@@ -40,7 +40,7 @@ def cut_each(
     """Yield what some slices have of each of several ranges of offsets.
 
     Args:
-        slices: The slices of one partition, in offset order; they are looked at once.
+        slices: The slices of one partition, in offset order.
         ranges: The first offset of each range, and its end (exclusive).
     """
     starts, ends = _bounds_of(slices)
