@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -33,6 +33,8 @@ from benchmarks.bench_reads import (
     bench_remote_work,
     bench_scans,
 )
+from benchmarks.bench_spark import bench_spark
+from benchmarks.bench_spark_planning import bench_spark_planning
 from benchmarks.bench_watched_push import LIMITS, bench_time_to_tier
 from benchmarks.decoders import (
     AIOKAFKA,
@@ -61,6 +63,9 @@ from support.golden import headers_of, rows_of
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.compress import decompress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SMALL = Shape(100, 4 * KIB)
 
@@ -416,3 +421,16 @@ def test_idle_partitions_are_counted_and_a_slow_one_is_survived(
     assert idle[3].listings > 0
     show(idle, bench_slow_partition(count=3, latency=0.01))
     assert "leaders of a folder" in capsys.readouterr().out
+
+
+def test_spark_is_measured_beside_prebuilt_batches_and_parquet(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    works = {"tieredfs", "the same batches, prebuilt", "Parquet"}
+    narrow = {"tieredfs: offset alone", "tieredfs: offset alone, count()"}
+    _check(bench_spark(SMOKE, spark, tmp_path), 2, works | narrow)
+
+
+def test_a_plan_of_a_spark_query_is_measured_beside_its_listing(tmp_path: Path) -> None:
+    works = {"plan of a query", "its listing alone"}
+    _check(bench_spark_planning(SMOKE, tmp_path), 2, works)
