@@ -3,7 +3,9 @@
 Their numbers are those of the report on PySpark in the project's research.
 """
 
+import gc
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructType
 
 from servers import Bucket
@@ -30,9 +33,11 @@ from spark.sessions import ApartSession
 from support.segments import records, segment
 from support.stores import CLOUDS, files_of, fill, make_place, open_store
 from support.wire import encode_batch
+from tieredfs import ObjectStore
 from tieredfs.spark import TieredFSDataSource
 from tieredfs.spark.options import VIEW_NAMES
 from tieredfs.spark.record_reader import FilteringReader, TieredFSReader
+from tieredfs.spark.stream_reader import TieredFSStreamReader
 
 OFFSET = StructType().add("offset", LongType())
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
@@ -225,3 +230,53 @@ def test_a_broken_package_of_another_source_does_not_hide_ours(
     query = Query(str(TIER), {"subscribe": "o3.beta", "columns": "offset"})
     rows = local_cluster.ask(rows_of, query)
     assert sorted(row["offset"] for row in rows) == list(range(120))
+
+
+# 1. Where a stream begins is not logged, and asked again when its first batch is
+# repeated: what came in between would never be read.
+
+
+def streams_of(path: Path, **options: str) -> TieredFSStreamReader:
+    given = {"path": str(path), "subscribe": "big", **options}
+    reader = TieredFSDataSource(given).streamReader(OFFSET)
+    assert isinstance(reader, TieredFSStreamReader)
+    return reader
+
+
+def test_a_stream_whose_first_batch_failed_begins_where_it_began(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore(str(tmp_path))
+    fill(store, ten_records(0))
+    reader = streams_of(tmp_path, startingOffsets="earliest")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    fill(store, ten_records(10))
+    for options in ({"startingOffsets": "earliest"}, {"startingOffsets": "latest"}):
+        again = streams_of(tmp_path, **options)
+        planned = again.partitions(again.initialOffset(), end)
+        offsets = [o for p in planned for b in again.read(p) for o in b["offset"]]
+        assert [offset.as_py() for offset in offsets] == list(range(10))
+
+
+# 8. Spark calls neither stop() nor the last commit(): whatever they did would not be.
+
+
+def test_a_stream_that_is_never_stopped_leaves_nothing_and_goes_on_elsewhere(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore(str(tmp_path / "tier"))
+    (tmp_path / "tier").mkdir()
+    fill(store, ten_records(0))
+    before, threads = sorted(tmp_path.rglob("*")), threading.active_count()
+    reader = streams_of(tmp_path / "tier", startingOffsets="earliest", cache_dir="")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    planned = reader.partitions(reader.initialOffset(), end)
+    assert sum(b.num_rows for p in planned for b in reader.read(p)) == 10
+    assert sorted(tmp_path.rglob("*")) == before
+    del reader, planned
+    gc.collect()
+    assert threading.active_count() <= threads
+    fill(store, ten_records(10))
+    other = streams_of(tmp_path / "tier", startingOffsets="latest")
+    later = other.latestOffset(end, ReadAllAvailable())
+    assert later == {"big": {"0": 20}}
