@@ -23,8 +23,8 @@ _LOUD: Final = {
 }
 _PLACES: Final = {
     "local": ["s3"],  # everything else runs there, too
-    "local-cluster": ["local", "s3"],
-    "connect": ["local", "s3"],
+    "local-cluster": ["s3"],
+    "connect": ["local"],
 }
 
 

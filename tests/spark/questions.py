@@ -29,6 +29,7 @@ __all__ = [
     "import_error_of",
     "rows_of",
     "sql_count_of",
+    "stream_of",
     "worker_logs",
 ]
 
@@ -85,6 +86,24 @@ def answer_of(spark: SparkSession, query: Query) -> Answer:
     """Run a query on records."""
     with configured(spark, query.conf):
         return Answer.of(query.frame(spark))
+
+
+def stream_of(spark: SparkSession, query: Query, folder: str) -> tuple[Answer, str]:
+    """Run a stream into files, to the end of the topics and then once more.
+
+    Returns:
+        What is in the files, and what the query said of its progress.
+    """
+    said = []
+    for _ in range(2):
+        source = spark.readStream.format("tieredfs").options(**query.options)
+        writer = source.load(query.path).writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+        writer = writer.option("path", f"{folder}/rows").trigger(availableNow=True)
+        running = writer.start()
+        running.awaitTermination()
+        said += [str(one) for one in running.recentProgress]
+    return Answer.of(spark.read.parquet(f"{folder}/rows")), "\n".join(said)
 
 
 def rows_of(spark: SparkSession, query: Query) -> list[dict[str, Any]]:

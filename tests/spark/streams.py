@@ -1,17 +1,23 @@
 """Run streams, one run after the other over one checkpoint, and note what they did."""
 
 import json
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 from spark.oracle import Answer, collect
+from spark.schemas import parse_schema
+from tieredfs.spark import TieredFSDataSource
+from tieredfs.spark.stream_reader import TieredFSStreamReader
 
-__all__ = ["Batch", "Run", "Stream"]
+__all__ = ["Batch", "RehearsedStream", "Run", "Stream"]
 
 _SECONDS = 120
 _POLL_SECONDS = 1
@@ -115,6 +121,75 @@ class Stream:
         progress = [json.loads(one.json) for one in query.recentProgress]
         made = [one for one in progress if "addBatch" in one["durationMs"]]
         return Run(Answer.of_rows(seen), tuple(map(Batch.of, made)))
+
+
+class RehearsedStream:
+    """The same without Spark: the source is called as its driver calls it."""
+
+    def __init__(self) -> None:
+        self._ends: list[str] = []
+
+    def run(
+        self, path: str, options: Mapping[str, str], trigger: str = "", rows: int = 0
+    ) -> Run:
+        """Run it once, as ``Stream.run`` does.
+
+        Raises:
+            TieredFSError: It failed.
+        """
+        given = {"path": path, **{name.lower(): options[name] for name in options}}
+        source = TieredFSDataSource(given)
+        schema = parse_schema(source.schema())
+        reader = cast("TieredFSStreamReader", source.streamReader(schema))
+        if not trigger:
+            reader.prepareForTriggerAvailableNow()
+        default = reader.getDefaultReadLimit()
+        limit = ReadAllAvailable() if trigger == "once" else default
+        seen: list[Row] = []
+        batches: list[Batch] = []
+        end = monotonic() + _SECONDS
+        while monotonic() < end:
+            first = json.dumps(reader.initialOffset())
+            start = self._ends[-1] if self._ends else first
+            found = json.dumps(reader.latestOffset(json.loads(start), limit))
+            if self._ends and found == start:
+                if trigger != "processing":
+                    break
+                continue
+            made = _rows_of(reader, schema, json.loads(start), json.loads(found))
+            shown = {
+                "batchId": len(self._ends),
+                "sources": [
+                    {
+                        "startOffset": start if self._ends else None,
+                        "endOffset": found,
+                        "latestOffset": reader.reportLatestOffset(),
+                        "numInputRows": len(made),
+                    }
+                ],
+            }
+            batches.append(Batch.of(shown))
+            self._ends.append(found)
+            seen += made
+            if trigger == "once" or (trigger == "processing" and len(seen) >= rows):
+                break
+        return Run(Answer.of_rows(seen), tuple(batches))
+
+
+def _rows_of(
+    reader: TieredFSStreamReader,
+    schema: StructType,
+    start: dict[str, object],
+    end: dict[str, object],
+) -> list[Row]:
+    found = []
+    for part in pickle.loads(pickle.dumps(reader.partitions(start, end))):  # noqa: S301 - our own
+        for batch in reader.read(part):
+            at = batch.schema.get_field_index("timestamp")
+            plain = batch.set_column(at, "timestamp", batch["timestamp"].cast("int64"))
+            found += [Row(**row) for row in plain.to_pylist()]
+    assert all(row.__fields__ == schema.fieldNames() for row in found)
+    return found
 
 
 def _position(offsets: Any) -> object:  # noqa: ANN401 - JSON, or a text of it

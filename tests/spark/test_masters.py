@@ -13,6 +13,7 @@ from spark.questions import (
     count_executors,
     error_of,
     rows_of,
+    stream_of,
 )
 from spark.sessions import ApartSession, Session
 from support.segments import segment
@@ -28,6 +29,7 @@ READ = [
     "isolation-read-committed-headers",
     "minPartitions-5",
 ]
+STREAM = CASES["stream-max-71-two-topics"]
 FILTERED = CASES["filter-on-partition-and-offset"]
 
 
@@ -46,6 +48,22 @@ def test_a_filter_leaves_the_same_rows_whether_it_is_pushed_down_or_not(
     query = Query.of(tier, **FILTERED.options)
     query = query.where(FILTERED.condition, **{PUSH_DOWN: pushed})
     assert session.ask(answer_of, query) == Answer.expected(FILTERED)
+
+
+def test_a_stream_has_the_rows_of_kafkas_source_and_shows_no_secret(
+    tier: Bucket, session: Session, tmp_path: Path
+) -> None:
+    query = Query.of(tier, **STREAM.options)
+    answer, said = session.ask(stream_of, query, str(tmp_path))
+    assert answer == Answer.recorded(STREAM.expect[0])
+    assert '"endOffset"' in said
+    kept = b"".join(file.read_bytes() for file in tmp_path.glob("checkpoint/**/*.*"))
+    kept += b"".join(file.read_bytes() for file in tmp_path.glob("checkpoint/*/[0-9]*"))
+    assert b'"o3.alpha"' in kept
+    for name in ("key", "secret"):
+        secret = tier.storage_options.get(name)
+        assert secret is None or secret not in said
+        assert secret is None or str(secret).encode() not in kept
 
 
 def test_a_view_has_the_rows_that_the_tier_is_made_of(

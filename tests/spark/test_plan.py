@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,18 +16,15 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
     LongType,
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
 from servers import Bucket
 from spark.oracle import TIER
+from spark.schemas import headers_of, parse_schema
 from support.segments import records, segment
 from support.stores import KINDS, files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch
@@ -47,29 +43,6 @@ from tieredfs.spark.tasks import make_tasks
 
 MIB = 1 << 20
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
-
-
-def headers_of(key: DataType) -> ArrayType:
-    fields = [StructField("key", key), StructField("value", BinaryType())]
-    return ArrayType(StructType(fields))
-
-
-TYPES: dict[str, DataType] = {
-    "binary": BinaryType(),
-    "string": StringType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "timestamp_ltz": TimestampType(),
-    "timestamp": TimestampType(),
-    "array<struct<key:string,value:binary>>": headers_of(StringType()),
-    "array<struct<key:binary,value:binary>>": headers_of(BinaryType()),
-}
-
-
-def parse_schema(text: str) -> StructType:
-    """Make a schema of its text; Spark's own way needs a session."""
-    columns = re.findall(r"`?(\w+)`? (\w+(?:<[^ ]+>)?)", text)
-    return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
 
 
 def open_reader(

@@ -7,19 +7,41 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
 
+from proofs.extent import WHOLE
 from spark.oracle import TIER, Answer, Case, oracle_cases
-from spark.streams import Batch, Run, Stream
+from spark.streams import Batch, RehearsedStream, Run, Stream
 from support.stores import files_of, fill
-from tieredfs import ObjectStore
+from tieredfs import ObjectStore, TieredFSError
 from tieredfs.spark import register
+from tieredfs.spark.options import parse_stream_options
+from tieredfs.spark.record_reader import TaskPartition
+from tieredfs.spark.stream_reader import TieredFSStreamReader
 
-REFUSALS = (AnalysisException, StreamingQueryException)
 CASES = [case for case in oracle_cases() if case.mode == "stream"]
+SAMPLE = {
+    "grow-max",
+    "loss-between-runs-false-max",
+    "loss-between-runs-true",
+    "stream-endingOffsets",
+    "stream-headers",
+    "stream-maxTriggerDelay-bad",
+    "stream-min-max-availableNow",
+    "stream-min-max-processingTime",
+    "stream-once-overrides-max",
+    "stream-only-the-empty-partition",
+    "stream-read-committed",
+    "stream-restart-options-ignored",
+    "stream-startingTimestamp",
+}
+IN_SPARK = [case for case in CASES if WHOLE or case.name in SAMPLE]
+"""A query takes seconds: all run by `tox -e proofs -- tests/spark`."""
 
 
 def test_every_stream_case_is_run() -> None:
     assert len(CASES) == 52
+    assert {case.name for case in CASES} >= SAMPLE
 
 
 CAUSES = {
@@ -56,15 +78,57 @@ CAUSES = {
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rows_batches_and_refusals_are_those_of_kafkas_source(
+    case: Case, tmp_path: Path
+) -> None:
+    _check(case, RehearsedStream(), TieredFSError, tmp_path)
+
+
+@pytest.mark.parametrize("case", IN_SPARK, ids=str)
+def test_in_spark_they_are_so_too(
     case: Case, spark: SparkSession, tmp_path: Path
 ) -> None:
     register(spark)
     stream = Stream(spark, tmp_path / "checkpoint")
+    _check(case, stream, (AnalysisException, StreamingQueryException), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES if {"minpartitions", "maxrecordsperpartition"} & c.names],
+    ids=str,
+)
+def test_a_batch_is_divided_into_the_tasks_of_kafkas_source(case: Case) -> None:
+    options = parse_stream_options({"path": str(TIER), **case.options})
+    reader = TieredFSStreamReader(options, ("offset",))
+    (run,) = case.expect
+    assert len(run["batches"]) > 1
+    for batch in run["batches"]:
+        start = batch["startOffset"] or reader.initialOffset()
+        ranges = [
+            _range_of(one) for one in reader.partitions(start, batch["endOffset"])
+        ]
+        assert sorted(ranges) == batch["ranges"]
+
+
+def _range_of(planned: InputPartition) -> list[str | int]:
+    assert isinstance(planned, TaskPartition)
+    (scan,) = planned.task.scans
+    first, last = scan.plan.slices[0], scan.plan.slices[-1]
+    number = first.segment.partition.partition
+    return [scan.topic, number, first.start_offset, last.end_offset]
+
+
+def _check(
+    case: Case,
+    stream: Stream | RehearsedStream,
+    refusals: type[Exception] | tuple[type[Exception], ...],
+    folder: Path,
+) -> None:
     for number, (step, expect) in enumerate(zip(case.steps, case.expect, strict=True)):
-        path = _tier(step.get("visible"), tmp_path / f"tier-{number}")
+        path = _tier(step.get("visible"), folder / f"tier-{number}")
         options, trigger = step.get("options", case.options), step.get("trigger", "")
         if (error := expect.get("error")) is not None:
-            with pytest.raises(REFUSALS) as raised:
+            with pytest.raises(refusals) as raised:
                 stream.run(path, options, trigger)
             for part in _parts(case, error):
                 assert part in str(raised.value)
