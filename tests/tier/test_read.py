@@ -1,6 +1,6 @@
 """A loop of fetches gives what a scan gives, whatever a cleaner has left of the log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -19,6 +19,7 @@ from support.wire import CONTROL, WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,
     Fetched,
+    IndexType,
     LogSegmentData,
     ObjectStore,
     RequestCounter,
@@ -28,6 +29,7 @@ from tieredfs import (
     TopicIdPartition,
     open_tier,
 )
+from tieredfs.log.read.reader import Bounds, bounds_of
 from tieredfs.log.read.scan import Isolation
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
@@ -409,3 +411,41 @@ def test_segments_that_hold_an_offset_are_all_later_ones_or_the_whole_log(
     assert starts(0) == starts(10) == [0, 2, 4, 6, 8]  # of 10 the log has nothing
     assert starts(5) == [4, 6, 8]
     assert starts(9) == [8]
+
+
+def native_segment(
+    topic_dir: Path, start: int, end: int, epochs: Sequence[tuple[int, int]], name: int
+) -> None:
+    """Store a segment of the last of some leader epochs."""
+    log = encode_batch(records(start, end - start), leader_epoch=epochs[-1][0])
+    entries = "".join(f"{epoch} {first}\n" for epoch, first in epochs)
+    checkpoint = f"0\n{len(epochs)}\n{entries}".encode()
+    SingleObject(ObjectStore(str(topic_dir))).copy_log_segment(
+        SegmentMetadata(
+            PARTITION, SegmentId.from_bytes(bytes([name]) * 16), start, end - 1
+        ),
+        LogSegmentData(log, {IndexType.LEADER_EPOCH: checkpoint}),
+    )
+
+
+def test_a_later_history_that_ends_before_an_offset_is_held_against_it(
+    tmp_path: Path,
+) -> None:
+    for start in (0, 10, 20):
+        native_segment(tmp_path, start, start + 10, [(1, 0)], start + 1)
+    native_segment(tmp_path, 10, 15, [(1, 0), (2, 10)], 99)
+    reader = open_tier(tmp_path).topic("t").reader(0)
+    found = reader.segments_holding(25)
+    assert bounds_of(found) == reader.bounds() == Bounds(0, 15)
+
+
+def test_where_segments_overlap_those_that_hold_an_offset_are_all(
+    tmp_path: Path,
+) -> None:
+    for start in range(0, 100, 10):
+        native_segment(tmp_path, start, start + 10, [(1, 0)], start + 1)
+    reader = open_tier(tmp_path).topic("t").reader(0)
+    reader.segments_holding(0)
+    native_segment(tmp_path, 35, 120, [(1, 0)], 99)
+    found = reader.segments_holding(39)
+    assert list(found) == list(reader.segments())

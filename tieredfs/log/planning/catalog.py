@@ -270,6 +270,35 @@ class SegmentCatalog:
         self._remember(partition, is_linear=False)
         return []
 
+    def listed_holding(
+        self, partition: TopicIdPartition, offset: int
+    ) -> Sequence[SegmentMetadata]:
+        """List at least the segments that have an offset, or later ones.
+
+        As for ``seek``, other segments may determine which of them count: all are
+        listed once, and again after ``_MAX_AGE_SECONDS``.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        if Capability.PLAN_FROM_LISTING not in self._storage.capabilities:
+            return self.listed(partition)
+        is_linear = self._was_linear(partition)
+        if is_linear:
+            try:
+                found = self._storage.list_segments(partition, offset)
+            except NotFoundError:
+                found = []
+            is_linear = self._are_linear(found)
+            if is_linear and found and first_of(found) <= offset:
+                return found
+            if not is_linear:
+                self._remember(partition, is_linear=False)
+        listed = self.listed(partition)
+        if is_linear is None and listed:
+            self._remember(partition, is_linear=self._are_linear(listed))
+        return listed
+
     def _was_linear(self, partition: TopicIdPartition) -> bool | None:
         """Return what the last whole listing showed; None if that is too long ago."""
         with self._lock:

@@ -205,18 +205,16 @@ class TieredReader:
     def segments_holding(self, offset: int) -> Sequence[SegmentMetadata]:
         """Return at least the segments that have an offset, or later ones.
 
-        Of a long log only those are listed, where the layout can search for them; all
-        are, if the log has no such offset.
+        Only those are listed where the layout can search for them, as long as the
+        segments were of one history when all were last listed: another one may end
+        before the offset. All are, if the log has no such offset.
 
         Raises:
             NotFoundError: There is no such partition, or a listed segment is gone.
             CorruptDataError: A segment is inconsistent with its indexes.
         """
-        if Capability.PLAN_FROM_LISTING in self.storage.capabilities:
-            found = list(self.segments_from(offset))
-            if found and min(one.start_offset for one in found) <= offset:
-                return self._with_checked_ends(found)
-        return self.segments()
+        listed = self._catalog.listed_holding(self.partition, offset)
+        return self._completed(listed, Known.ENDS)
 
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log.
