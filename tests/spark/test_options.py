@@ -225,6 +225,11 @@ def test_options_show_no_secret() -> None:
     assert "hidden" not in repr(parse_options({"subscribe": "a", **given}))
 
 
+def test_an_offset_that_no_record_has_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Expected e\.g\. "):
+        parse(subscribe="a", startingOffsets=f'{{"a": {{"0": {2**63}}}}}')
+
+
 @pytest.mark.parametrize("name", ["assign", "startingOffsets", "storage_options"])
 def test_json_that_is_nested_too_deeply_is_refused(name: str) -> None:
     strategy = {} if name == "assign" else {"subscribe": "a"}

@@ -172,6 +172,16 @@ def test_one_of_several_topics_of_a_name_is_chosen_by_its_id(place: Bucket) -> N
         reader.partitions()
 
 
+def test_a_pattern_leaves_out_topics_without_the_id(place: Bucket) -> None:
+    for name, letter in (("big", "A"), ("bigger", "B")):
+        log = encode_batch(records(0, 3))
+        fill(open_store(place), segment(f"{name}-0-{letter * 21}A", 0, log))
+    options = {"path": place.url, "subscribePattern": "big", "topic_id": "A" * 22}
+    source = TieredFSDataSource(options)
+    reader = reader_of(source, parse_schema(source.schema()))
+    assert pa.Table.from_batches(read_all(reader)).num_rows == 3
+
+
 def test_nothing_is_opened_before_it_is_planned() -> None:
     open_reader(path="s3://nowhere/at-all")
 

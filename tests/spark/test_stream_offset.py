@@ -51,7 +51,10 @@ def test_partitions_are_written_in_order_by_topic() -> None:
     "text",
     [
         *('"x"', "3", "null", "[]", '{"a": 3}', '{"from/": 1}', '{"a": {"x": 1}}'),
-        *(f'{{"a": {{"0": {value}}}}}' for value in ('"1"', "-1", "true", "1.5")),
+        *(
+            f'{{"a": {{"0": {value}}}}}'
+            for value in ('"1"', "-1", "true", "1.5", 2**63)
+        ),
     ],
 )
 def test_an_offset_of_another_source_is_refused(text: str) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.spark.admission import Admission
@@ -120,7 +120,7 @@ def source(**options: str) -> TieredFSDataSource:
 
 
 def test_what_only_one_kind_of_query_takes_is_refused_when_that_kind_is_run() -> None:
-    schema = StructType().add("offset", "bigint")
+    schema = StructType().add("offset", LongType())
     latest = source(startingoffsets="latest")
     assert latest.schema()
     assert isinstance(latest.streamReader(schema), TieredFSStreamReader)

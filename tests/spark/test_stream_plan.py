@@ -3,27 +3,36 @@
 import json
 import logging
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from typing_extensions import override
 
 from servers import Bucket
 from support.segments import records, segment
 from support.stores import fill, make_place, open_store
+from support.transactions import TransactionalLog, put_tiered
 from support.wire import encode_batch
 from tieredfs import (
     CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
+    SegmentMetadata,
     Tier,
+    TopicIdPartition,
     open_tier,
 )
 from tieredfs.objects.observer import RequestEvent
 from tieredfs.spark import stream_plan
 from tieredfs.spark.options import parse_stream_options
+from tieredfs.spark.partition_log import PartitionLog
 from tieredfs.spark.stream_reader import TieredFSStreamReader
+from tieredfs.storage import StorageWrapper
 
 TOPIC = "t"
 ALL = ReadAllAvailable()
@@ -36,10 +45,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
 
 
 def append(
-    place: Bucket, start: int, size: int = 10, topic: str = TOPIC, partition: int = 0
+    place: Bucket,
+    start: int,
+    size: int = 10,
+    topic: str = TOPIC,
+    partition: int = 0,
+    topic_id: str = "A" * 22,
 ) -> None:
     batch = encode_batch(records(start, size))
-    folder = f"{topic}-{partition}-AAAAAAAAAAAAAAAAAAAAAA"
+    folder = f"{topic}-{partition}-{topic_id}"
     fill(open_store(place), segment(folder, start, batch))
 
 
@@ -276,3 +290,170 @@ def test_a_topic_named_as_what_says_where_a_query_began_is_read(place: Bucket) -
     later = next_end(reader, end)
     assert later == {"from": {"0": 22}}
     assert rows(reader, end, later) == [("from", 0, 20), ("from", 0, 21)]
+
+
+def test_a_topic_that_stays_away_is_missed_once_where_a_loss_is_accepted(
+    place: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(place, 0, topic="other")
+    lenient = stream(place, subscribe=f"{TOPIC},other", failOnDataLoss="false")
+    end: dict[str, object] = {"other": {"0": 4}}
+    with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+        for _ in range(2):
+            end = next_end(lenient, end)
+    assert end == {"other": {"0": 10}}
+    assert caplog.messages == ["Topic t does not exist, and is not read."]
+
+
+LOST = {"all": f"{TOPIC}-", "one": f"{TOPIC}-1-"}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_what_is_deleted_after_the_target_was_fixed_is_a_loss(
+    place: Bucket, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(place, 0)
+    append(place, 0, partition=1)
+    append(place, 0, topic="other")
+    start, middle, end = (
+        {TOPIC: {"0": at, "1": at}, "other": {"0": at}} for at in (0, 4, 10)
+    )
+
+    def deleted_meanwhile(fails: str) -> TieredFSStreamReader:
+        reader = stream(place, subscribe=f"{TOPIC},other", failOnDataLoss=fails)
+        reader.prepareForTriggerAvailableNow()
+        reader.partitions(dict(start), dict(middle))
+        return reader
+
+    strict, lenient = map(deleted_meanwhile, ("true", "false"))
+    delete(place, LOST[lost])
+    with pytest.raises(CorruptDataError, match=r"Partition t-\d has been deleted"):
+        strict.partitions(dict(middle), dict(end))
+    with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+        found = rows(lenient, dict(middle), dict(end))
+    assert found[:6] == [("other", 0, offset) for offset in range(4, 10)]
+    assert len(found) == (12 if lost == "one" else 6)
+    assert "Partition t-1 has been deleted" in caplog.text
+
+
+def test_what_is_deleted_while_it_is_planned_is_a_loss(
+    place: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(place, 0)
+    append(place, 0, partition=1)
+    list_log = stream_plan.list_log
+
+    def delete_first(*given: Any, **more: Any) -> PartitionLog:  # noqa: ANN401
+        delete(place, f"{TOPIC}-1-")
+        return list_log(*given, **more)
+
+    monkeypatch.setattr(stream_plan, "list_log", delete_first)
+    start, end = {TOPIC: {"0": 0, "1": 0}}, {TOPIC: {"0": 10, "1": 10}}
+    lenient = stream(place, failOnDataLoss="false")
+    found = rows(lenient, dict(start), dict(end))
+    assert found == [(TOPIC, 0, offset) for offset in range(10)]
+
+
+def test_a_topic_that_is_created_again_is_read_by_its_name(place: Bucket) -> None:
+    append(place, 0)
+    reader = stream(place)
+    reader.prepareForTriggerAvailableNow()
+    middle, end = {TOPIC: {"0": 4}}, {TOPIC: {"0": 10}}
+    reader.partitions({TOPIC: {"0": 0}}, dict(middle))
+    delete(place, f"{TOPIC}-")
+    append(place, 0, topic_id="B" * 21 + "A")
+    found = rows(reader, dict(middle), dict(end))
+    assert found == [(TOPIC, 0, offset) for offset in range(4, 10)]
+
+
+def test_a_pattern_leaves_out_topics_without_the_id(place: Bucket) -> None:
+    append(place, 0)
+    append(place, 0, topic="t2", topic_id="B" * 21 + "A")
+    options = {"path": place.url, "subscribePattern": "t", "topic_id": "A" * 22}
+    reader = TieredFSStreamReader(
+        parse_stream_options({**options, "startingOffsets": "earliest"}), ("offset",)
+    )
+    assert next_end(reader, reader.initialOffset()) == {TOPIC: {"0": 10}}
+
+
+def test_what_is_in_no_segment_is_said_once_where_a_loss_is_accepted(
+    place: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    for start in (10, 40):
+        append(place, start)
+    lenient = stream(place, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+        found = rows(lenient, {TOPIC: {"0": 5}}, {TOPIC: {"0": 60}})
+    assert [offset for *_, offset in found] == [*range(10, 20), *range(40, 50)]
+    lost = "Some data may have been lost."
+    assert caplog.messages == [
+        "Offsets 5 to 59 of t-0 are to be read, the log begins at 10 and ends at 50. "
+        + lost,
+        f"Offsets 20 to 39 of t-0 are in no segment. {lost}",
+    ]
+
+
+def test_an_error_says_where_the_log_ends_and_not_what_was_listed_of_it(
+    tmp_path: Path,
+) -> None:
+    url = native_tier(tmp_path, 4)
+    options = parse_stream_options({"path": url, **FROM_EARLIEST})
+    reader = TieredFSStreamReader(options, ("offset",))
+    end = next_end(reader, {TOPIC: {"0": 6}})
+    later = next_end(reader, end)
+    assert later == {TOPIC: {"0": 8}}
+    with pytest.raises(CorruptDataError, match="to be read, the log ends at 8"):
+        reader.partitions(end, {TOPIC: {"0": 20}})
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_batch_of_committed_records_ends_before_an_open_transaction(
+    place: Bucket, fails: str
+) -> None:
+    log = TransactionalLog([("plain", 0, 5), ("data", 1, 3), ("plain", 0, 2)])
+    fill(open_store(place), put_tiered(log))
+    committed = {"kafka.isolation.level": "read_committed"}
+    reader = stream(place, failOnDataLoss=fails, **committed)
+    start, end = {TOPIC: {"0": 0}}, {TOPIC: {"0": log.end}}
+    if fails == "true":
+        with pytest.raises(CorruptDataError, match="has its last stable offset at 5"):
+            reader.partitions(dict(start), dict(end))
+    else:
+        expected = [(TOPIC, 0, offset) for offset in range(5)]
+        assert rows(reader, dict(start), dict(end)) == expected
+
+
+def test_a_reader_is_pickled_without_what_it_has_listed(place: Bucket) -> None:
+    append(place, 0)
+    reader = stream(place)
+    unused = pickle.dumps(reader)
+    reader.prepareForTriggerAvailableNow()
+    next_end(reader, reader.initialOffset())
+    assert pickle.dumps(reader) == unused
+
+
+def test_topics_are_listed_concurrently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Bucket(str(tmp_path), {})
+    append(place, 0)
+    append(place, 0, topic="t2")
+    inner, meeting = open_tier(tmp_path).storage, Barrier(2)
+
+    class Meets(StorageWrapper):
+        """Lists a partition only while another one is listed."""
+
+        @override
+        def list_segments_lazily(
+            self, partition: TopicIdPartition
+        ) -> Sequence[SegmentMetadata]:
+            meeting.wait(timeout=20)
+            return self.inner.list_segments_lazily(partition)
+
+    monkeypatch.setattr(stream_plan, "open_source", lambda _: Tier(Meets(inner)))
+    reader = stream(place, subscribe=f"{TOPIC},t2")
+    first = reader.initialOffset()
+    end = next_end(reader, first)
+    assert end == {TOPIC: {"0": 10}, "t2": {"0": 10}}
+    again = stream(place, subscribe=f"{TOPIC},t2")
+    assert again.partitions(first, end)

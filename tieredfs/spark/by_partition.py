@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.integers import MAX_INT64
 
 __all__ = ["Numbers", "parse_number", "parse_numbers", "parse_partitions"]
 
@@ -101,4 +102,6 @@ def _of_type(value: object, kind: type[_T]) -> _T:
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(value)  # noqa: TRY004 - caught with what JSON raises
+    if abs(value) > MAX_INT64:
+        raise ValueError(value)
     return value

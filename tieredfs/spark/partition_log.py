@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.log.planning.columns import ends_of, starts_of
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.stable_offset import stable_offset
 from tieredfs.log.read.reader import Bounds, TieredReader, bounds_of
@@ -11,6 +14,7 @@ from tieredfs.log.read.times import find_offset
 from tieredfs.model import SegmentMetadata
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.positions import EARLIEST, LATEST, Position
+from tieredfs.spark.ranges import OffsetRange
 from tieredfs.spark.stream_offset import PartitionName
 from tieredfs.topic import Topic
 
@@ -85,6 +89,18 @@ class PartitionLog:
             skip_gaps=not self.options.fail_on_data_loss,
             located=False,
         )
+
+    def holes(self, start: int, end: int) -> list[OffsetRange]:
+        """Return those of the offsets ``[start, end)`` that no segment has."""
+        if start >= end:
+            return []
+        starts, ends = starts_of(self.segments), ends_of(self.segments)
+        reached = np.maximum.accumulate(np.concatenate(([start], ends)))
+        following = np.minimum(np.concatenate((starts, [end])), end)
+        return [
+            OffsetRange(*self.name, int(reached[row]), int(following[row]))
+            for row in np.flatnonzero(following > reached)
+        ]
 
     def _check_no_match(self, position: Position) -> None:
         """Raise InvalidArgumentError if a start has to be at a record."""

@@ -17,6 +17,7 @@ from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_all
 from tieredfs.log.read.scan import Scan
+from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.spark.filters import EVERYTHING, Wanted
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.partition_log import list_log
@@ -30,6 +31,7 @@ __all__ = [
     "PlannedPartition",
     "assigned_topics",
     "check_named",
+    "find_topics",
     "open_source",
     "plan_query",
     "plan_tasks",
@@ -154,13 +156,13 @@ def plan_query(
     assigned = {name: numbers for name, (_, numbers) in topics.items()}
     check_named(options.starting, assigned)
     check_named(options.ending, assigned)
-    found: list[PlannedPartition] = []
+    planners: dict[str, _PartitionPlanner] = {}
+    readers: list[TieredReader] = []
     for topic, numbers in topics.values():
         if wanted.has_topic(topic.name):
-            readers = [topic.reader(n) for n in numbers if wanted.has_partition(n)]
-            planner = _PartitionPlanner(options, topic, wanted)
-            found += plan_all(planner.plan, readers)
-    return found
+            planners[topic.name] = _PartitionPlanner(options, topic, wanted)
+            readers += [topic.reader(n) for n in numbers if wanted.has_partition(n)]
+    return plan_all(lambda one: planners[one.partition.topic].plan(one), readers)
 
 
 def check_named(position: Position, assigned: Mapping[str, tuple[int, ...]]) -> None:
@@ -188,6 +190,9 @@ def assigned_topics(
 ) -> _Assigned:
     """Return the topics that are read by their names, each with its partitions.
 
+    Of the topics that a pattern finds, those without the id that was asked for are left
+    out.
+
     Args:
         tier: Where they are.
         options: What was asked for; without any strategy, all topics.
@@ -196,18 +201,49 @@ def assigned_topics(
     Raises:
         NotFoundError: A topic that is named does not exist.
     """
-    found: dict[str, tuple[Topic, tuple[int, ...]]] = {}
-    for name, numbers in topic_names(tier, options):
+    is_named = options.topics is not None or options.assigned is not None
+    names = dict(topic_names(tier, options))
+    topics = find_topics(
+        tier, list(names), options, skip_missing=skip_missing or not is_named
+    )
+    # As in Kafka's source a partition that is not there is left out.
+    return {
+        name: (
+            topic,
+            topic.partitions
+            if (numbers := names[name]) is None
+            else tuple(n for n in dict.fromkeys(numbers) if n in topic.partitions),
+        )
+        for name, topic in topics.items()
+    }
+
+
+def find_topics(
+    tier: Tier, names: Sequence[str], options: SourceOptions, *, skip_missing: bool
+) -> dict[str, Topic]:
+    """Return topics by their names, looked up concurrently.
+
+    Args:
+        tier: Where they are.
+        names: Their names.
+        options: What was asked for: which of several topics of a name.
+        skip_missing: Whether one that does not exist is left out.
+
+    Raises:
+        NotFoundError: A topic does not exist, and that is an error.
+    """
+
+    def find(name: str) -> Topic | None:
         try:
-            topic = tier.topic(name, topic_id=options.topic_id)
+            return tier.topic(name, topic_id=options.topic_id)
         except NotFoundError:
-            if skip_missing:
-                continue
-            raise
-        wanted = topic.partitions if numbers is None else dict.fromkeys(numbers)
-        # As in Kafka's source a partition that is not there is left out.
-        found[name] = topic, tuple(n for n in wanted if n in topic.partitions)
-    return found
+            if not skip_missing:
+                raise
+            return None
+
+    calls = NestedCalls(tier.storage.store.options.max_concurrent_requests)
+    found = zip(names, calls.map(find, names), strict=True)
+    return {name: topic for name, topic in found if topic is not None}
 
 
 def topic_names(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.integers import MAX_INT64
 from tieredfs.spark.by_partition import parse_number
 
 __all__ = ["BEGINNING", "Offsets", "PartitionName", "StreamOffset"]
@@ -96,7 +97,9 @@ def _offsets(topics: Mapping[str, object]) -> dict[PartitionName, int]:
 
 
 def _offset(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(value)  # noqa: TRY004 - caught with other wrong values
+    if not 0 <= value <= MAX_INT64:
         raise ValueError(value)
     return value
 

@@ -3,13 +3,11 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
-from tieredfs.errors import CorruptDataError, InvalidArgumentError, NotFoundError
+from tieredfs.errors import CorruptDataError, InvalidArgumentError
 from tieredfs.log.read.reader import TieredReader
-from tieredfs.log.read.replan import plan_all
+from tieredfs.log.read.replan import plan_remaining
 from tieredfs.spark.admission import TriggerDelay, prorate
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.partition_log import PartitionLog, list_log
@@ -17,6 +15,7 @@ from tieredfs.spark.plan import (
     PlannedPartition,
     assigned_topics,
     check_named,
+    find_topics,
     open_source,
     tasks_of,
 )
@@ -59,6 +58,7 @@ class StreamPlanner:
         self._target: Mapping[PartitionName, PartitionLog] | None = None
         self._listed: dict[PartitionName, PartitionLog] = {}
         self._topics: Mapping[str, Topic] = {}
+        self._missing: frozenset[str] = frozenset()
         self.latest: Offsets | None = None
 
     def fix_target(self) -> None:
@@ -90,7 +90,8 @@ class StreamPlanner:
         if logs is None:
             timed = start.is_beginning and self._options.starting.is_time
             logs = self._list(start.offsets, timed=timed)
-        self._check_named_topics(logs.keys() | start.offsets.keys())
+        known = logs.keys() | start.offsets.keys()
+        self._check_named_topics(known, is_new=start.is_beginning)
         self.latest = {name: log.latest for name, log in logs.items()}
         ends: Offsets = self.latest
         begun = self._begun(logs) if start.is_beginning else {}
@@ -125,42 +126,55 @@ class StreamPlanner:
         if deleted:
             names = ", ".join(f"{topic}-{number}" for topic, number in deleted)
             self._report(f"Partitions {names} have been deleted")
-        planned: list[PlannedPartition] = []
-        batches = partition_batches(start, end)
-        for name, group in groupby(batches, attrgetter("topic")):
-            planned += self._plan_topic(name, list(group))
-        return tasks_of(planned, self._options, columns)
-
-    def _plan_topic(
-        self, name: str, batches: Sequence[PartitionBatch]
-    ) -> list[PlannedPartition]:
-        """Plan what a batch reads of one topic."""
-        topic = self._topic(name)
-        numbers = () if topic is None else topic.partitions
-        by_number: dict[int, PartitionBatch] = {}
+        # What was listed a moment ago to find the batch's end serves once.
+        listed, self._listed = self._listed, {}
+        batches = list(partition_batches(start, end))
+        topics = self._topics_of(batches)
+        by_name: dict[PartitionName, PartitionBatch] = {}
+        readers: list[TieredReader] = []
         for one in batches:
-            if one.partition in numbers:
-                by_number[one.partition] = one
-            else:
+            topic = topics.get(one.topic)
+            if topic is None or one.partition not in topic.partitions:
                 self._report(f"Partition {one.name} has been deleted")
-        if topic is None:
-            return []
-        found = topic
+            else:
+                by_name[one.topic, one.partition] = one
+                readers.append(topic.reader(one.partition))
 
-        def plan(reader: TieredReader) -> PlannedPartition:
-            one = by_number[reader.partition.partition]
-            # What was listed a moment ago to find the batch's end serves once.
-            log = self._listed.pop((one.topic, one.partition), None)
+        def plan(reader: TieredReader) -> tuple[PlannedPartition, list[str]]:
+            name = reader.partition.topic, reader.partition.partition
+            one, log = by_name[name], listed.pop(name, None)
             if log is None:
-                log = list_log(self._options, found, reader, start=one.start or 0)
-            there, losses = one.within(log.held)
+                start = one.start or 0
+                log = list_log(self._options, topics[one.topic], reader, start=start)
+            return self._plan_partition(one, log)
+
+        planned: list[PlannedPartition] = []
+        plans = plan_remaining(plan, readers)
+        for one, found in zip(by_name.values(), plans, strict=True):
+            if found is None:
+                self._report(f"Partition {one.name} has been deleted")
+                continue
+            partition, losses = found
             for loss in losses:
                 self._report(loss)
-            slices = log.slices(there.start, there.end)
-            return PlannedPartition(log.topic, there, there, slices)
+            if partition.resolved.size:
+                planned.append(partition)
+        return tasks_of(planned, self._options, columns)
 
-        plans = plan_all(plan, [topic.reader(number) for number in by_number])
-        return [one for one in plans if one.resolved.size]
+    def _plan_partition(
+        self, batch: PartitionBatch, log: PartitionLog
+    ) -> tuple[PlannedPartition, list[str]]:
+        """Plan what a batch reads of one partition, and return what is lost of it."""
+        there, losses = batch.within(log.held, log.latest)
+        fails = self._options.fail_on_data_loss
+        slices = () if fails and losses else log.slices(there.start, there.end)
+        if not fails:
+            losses += (
+                f"Offsets {hole.start} to {hole.end - 1} of {batch.name} are in no "
+                "segment"
+                for hole in log.holes(there.start, there.end)
+            )
+        return PlannedPartition(log.topic, there, there, slices), losses
 
     def _list(
         self, starts: Offsets = BEGINNING.offsets, *, timed: bool
@@ -175,23 +189,38 @@ class StreamPlanner:
         skip_missing = not options.fail_on_data_loss
         topics = assigned_topics(self._tier, options, skip_missing=skip_missing)
         self._topics = {name: topic for name, (topic, _) in topics.items()}
-        self._listed = {}
-        for topic, numbers in topics.values():
 
-            def each(reader: TieredReader, topic: Topic = topic) -> PartitionLog:
-                start = starts.get((topic.name, reader.partition.partition), 0)
-                return list_log(options, topic, reader, timed=timed, start=start)
+        def each(reader: TieredReader) -> PartitionLog:
+            name = reader.partition.topic, reader.partition.partition
+            topic, start = self._topics[name[0]], starts.get(name, 0)
+            return list_log(options, topic, reader, timed=timed, start=start)
 
-            logs = plan_all(each, [topic.reader(number) for number in numbers])
-            self._listed |= {log.name: log for log in logs}
+        readers = [
+            topic.reader(number)
+            for topic, numbers in topics.values()
+            for number in numbers
+        ]
+        logs = plan_remaining(each, readers)
+        self._listed = {log.name: log for log in logs if log is not None}
         return dict(self._listed)
 
-    def _check_named_topics(self, known: Collection[PartitionName]) -> None:
-        """Raise NotFoundError if a topic that is named has never been there."""
+    def _check_named_topics(
+        self, known: Collection[PartitionName], *, is_new: bool
+    ) -> None:
+        """Raise NotFoundError if a topic that is named is missing from a new query.
+
+        Of another query it may have been read, and a loss is accepted then: that it is
+        missing is said once.
+        """
         topics = {topic for topic, _ in known}
-        for name in self._options.topics or self._options.assigned or ():
-            if name not in topics:
+        named = self._options.topics or self._options.assigned or ()
+        missing = [name for name in named if name not in topics]
+        for name in missing:
+            if is_new:
                 self._tier.topic(name, topic_id=self._options.topic_id)
+            elif name not in self._missing:
+                _log.warning("Topic %s does not exist, and is not read.", name)
+        self._missing = frozenset(missing)
 
     def _begun(self, logs: Mapping[PartitionName, PartitionLog]) -> Offsets:
         """Return where a new query begins."""
@@ -219,14 +248,13 @@ class StreamPlanner:
             )
         _log.warning("%s. Some data may have been lost.", loss)
 
-    def _topic(self, name: str) -> Topic | None:
-        """Return a topic; None if it does not exist any more."""
-        if name in self._topics:
-            return self._topics[name]
-        try:
-            return self._tier.topic(name, topic_id=self._options.topic_id)
-        except NotFoundError:
-            return None
+    def _topics_of(self, batches: Sequence[PartitionBatch]) -> Mapping[str, Topic]:
+        """Return the topics of partitions; those that are gone are left out."""
+        topics, self._topics = self._topics, {}
+        missing = dict.fromkeys(one.topic for one in batches)
+        names = [name for name in missing if name not in topics]
+        found = find_topics(self._tier, names, self._options, skip_missing=True)
+        return {**topics, **found}
 
     @cached_property
     def _tier(self) -> Tier:

@@ -34,11 +34,12 @@ class PartitionBatch:
         """The partition's name, for errors."""
         return f"{self.topic}-{self.partition}"
 
-    def within(self, held: Bounds) -> tuple[OffsetRange, list[str]]:
+    def within(self, held: Bounds, latest: int) -> tuple[OffsetRange, list[str]]:
         """Return the offsets that are there, and what may have been lost.
 
         Args:
             held: The offsets that the log has.
+            latest: The end of the log, or its last stable offset.
         """
         start = held.beginning if self.start is None else self.start
         losses = []
@@ -53,11 +54,17 @@ class PartitionBatch:
                 "topic was deleted and created again"
             )
             return OffsetRange(self.topic, self.partition, start, start), losses
-        first, stop = max(start, held.beginning), min(self.end, held.end)
-        if (first, stop) != (start, self.end):
+        first, stop = max(start, held.beginning), min(self.end, latest)
+        bounds = []
+        if first != start:
+            bounds.append(f"begins at {held.beginning}")
+        if stop != self.end:
+            verb = "ends" if latest == held.end else "has its last stable offset"
+            bounds.append(f"{verb} at {latest}")
+        if bounds:
             losses.append(
                 f"Offsets {start} to {self.end - 1} of {self.name} are to be read, the "
-                f"log holds {held.beginning} to {held.end - 1}"
+                f"log {' and '.join(bounds)}"
             )
         return OffsetRange(self.topic, self.partition, first, max(first, stop)), losses
 

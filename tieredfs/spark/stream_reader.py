@@ -34,6 +34,12 @@ class TieredFSStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns
         self._planner = StreamPlanner(options, monotonic)
 
+    def __reduce__(
+        self,
+    ) -> tuple[type["TieredFSStreamReader"], tuple[SourceOptions, tuple[str, ...]]]:
+        """Return what it was made of: nothing that is open, or was listed."""
+        return type(self), (self.options, self.columns)
+
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Let the query end where the logs end now."""
         self._planner.fix_target()

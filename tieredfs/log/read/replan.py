@@ -9,7 +9,7 @@ from tieredfs.log.planning.catalog import SegmentContent
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 
-__all__ = ["plan_all", "plan_despite_deletes", "plan_present"]
+__all__ = ["plan_all", "plan_despite_deletes", "plan_present", "plan_remaining"]
 
 _T = TypeVar("_T")
 
@@ -43,7 +43,7 @@ def plan_despite_deletes(
 def plan_all(
     plan: Callable[[TieredReader], _T], readers: Sequence[TieredReader]
 ) -> list[_T]:
-    """Return the result of ``plan`` for each partition of a topic.
+    """Return the result of ``plan`` for each partition.
 
     They are planned concurrently, and again if segments were deleted meanwhile.
 
@@ -55,6 +55,34 @@ def plan_all(
         TieredFSError: The error of the first partition that could not be planned.
     """
     each = partial(plan_despite_deletes, plan)
+    return readers[0].calls.map(each, readers) if readers else []
+
+
+def plan_remaining(
+    plan: Callable[[TieredReader], _T], readers: Sequence[TieredReader]
+) -> list[_T | None]:
+    """Return what ``plan_all`` does, with None for partitions that were deleted.
+
+    Args:
+        plan: Lists the segments and fetches what the listing does not contain.
+        readers: The partitions, of one tier.
+
+    Raises:
+        TieredFSError: The error of the first partition that is there, and could not be
+            planned.
+    """
+
+    def each(reader: TieredReader) -> _T | None:
+        try:
+            return plan_despite_deletes(plan, reader)
+        except OffsetOutOfRangeError:
+            raise
+        except NotFoundError:
+            partition = reader.partition
+            if partition in reader.storage.list_partitions(partition.topic):
+                raise
+            return None
+
     return readers[0].calls.map(each, readers) if readers else []
 
 
