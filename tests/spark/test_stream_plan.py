@@ -28,7 +28,7 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.objects.observer import RequestEvent
-from tieredfs.spark import stream_plan
+from tieredfs.spark import partition_log, stream_plan
 from tieredfs.spark.options import parse_stream_options
 from tieredfs.spark.partition_log import PartitionLog
 from tieredfs.spark.stream_reader import TieredFSStreamReader
@@ -341,7 +341,7 @@ def test_what_is_deleted_while_it_is_planned_is_a_loss(
 ) -> None:
     append(place, 0)
     append(place, 0, partition=1)
-    list_log = stream_plan.list_log
+    list_log = partition_log.list_log
 
     def delete_first(*given: Any, **more: Any) -> PartitionLog:  # noqa: ANN401
         delete(place, f"{TOPIC}-1-")

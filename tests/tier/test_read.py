@@ -1,7 +1,9 @@
 """A loop of fetches gives what a scan gives, whatever a cleaner has left of the log."""
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -413,27 +415,65 @@ def test_segments_that_hold_an_offset_are_all_later_ones_or_the_whole_log(
     assert starts(9) == [8]
 
 
-def native_segment(
-    topic_dir: Path, start: int, end: int, epochs: Sequence[tuple[int, int]], name: int
+def put_native(
+    store: ObjectStore, start: int, end: int, epochs: Sequence[tuple[int, int]]
 ) -> None:
     """Store a segment of the last of some leader epochs."""
     log = encode_batch(records(start, end - start), leader_epoch=epochs[-1][0])
     entries = "".join(f"{epoch} {first}\n" for epoch, first in epochs)
     checkpoint = f"0\n{len(epochs)}\n{entries}".encode()
-    SingleObject(ObjectStore(str(topic_dir))).copy_log_segment(
-        SegmentMetadata(
-            PARTITION, SegmentId.from_bytes(bytes([name]) * 16), start, end - 1
-        ),
+    name = SegmentId.from_bytes(struct.pack(">4i", start, end, *epochs[-1]))
+    SingleObject(store).copy_log_segment(
+        SegmentMetadata(PARTITION, name, start, end - 1),
         LogSegmentData(log, {IndexType.LEADER_EPOCH: checkpoint}),
     )
+
+
+@settings(max_examples=40)
+@given(
+    old=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    extra=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), max_size=2),
+    later=st.none() | st.tuples(st.integers(1, 25), st.integers(1, 5)),
+)
+def test_the_segments_that_hold_an_offset_serve_what_all_serve_from_there(
+    old: list[int], extra: list[tuple[int, int]], later: tuple[int, int] | None
+) -> None:
+    """Several uploads of one history; another leader may have begun before its end."""
+    bounds = [sum(old[:count]) for count in range(len(old) + 1)]
+    end = bounds[-1]
+    uploads = {*pairwise(bounds)}
+    uploads |= {(at, min(at + size, end)) for at, size in extra if at < end}
+    with scratch_store() as store:
+        for first, stop in uploads:
+            put_native(store, first, stop, [(1, 0)])
+        if later is not None and later[0] <= end:
+            first = later[0]
+            put_native(store, first, first + later[1], [(1, 0), (2, first)])
+        reader = topic_of(SingleObject(store)).reader(0)
+
+        def served(segments: Sequence[SegmentMetadata], start: int) -> object:
+            held = bounds_of(segments)
+            slices = reader.slices_between(
+                segments, start, held.end, skip_gaps=True, located=False
+            )
+            parts = [
+                (one.segment.id, one.start_offset, one.end_offset) for one in slices
+            ]
+            return held.end, parts
+
+        whole = reader.segments()
+        for offset in (0, *range(end + 6)):
+            found = reader.segments_holding(offset)
+            assert served(found, offset + 1) == served(whole, offset + 1)
 
 
 def test_a_later_history_that_ends_before_an_offset_is_held_against_it(
     tmp_path: Path,
 ) -> None:
+    store = ObjectStore(str(tmp_path))
     for start in (0, 10, 20):
-        native_segment(tmp_path, start, start + 10, [(1, 0)], start + 1)
-    native_segment(tmp_path, 10, 15, [(1, 0), (2, 10)], 99)
+        put_native(store, start, start + 10, [(1, 0)])
+    put_native(store, 10, 15, [(1, 0), (2, 10)])
     reader = open_tier(tmp_path).topic("t").reader(0)
     found = reader.segments_holding(25)
     assert bounds_of(found) == reader.bounds() == Bounds(0, 15)
@@ -442,10 +482,11 @@ def test_a_later_history_that_ends_before_an_offset_is_held_against_it(
 def test_where_segments_overlap_those_that_hold_an_offset_are_all(
     tmp_path: Path,
 ) -> None:
+    store = ObjectStore(str(tmp_path))
     for start in range(0, 100, 10):
-        native_segment(tmp_path, start, start + 10, [(1, 0)], start + 1)
+        put_native(store, start, start + 10, [(1, 0)])
     reader = open_tier(tmp_path).topic("t").reader(0)
     reader.segments_holding(0)
-    native_segment(tmp_path, 35, 120, [(1, 0)], 99)
+    put_native(store, 35, 120, [(1, 0)])
     found = reader.segments_holding(39)
     assert list(found) == list(reader.segments())
