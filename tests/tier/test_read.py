@@ -31,8 +31,10 @@ from tieredfs import (
     TopicIdPartition,
     open_tier,
 )
+from tieredfs.log.planning import catalog
 from tieredfs.log.read.reader import Bounds, bounds_of
 from tieredfs.log.read.scan import Isolation
+from tieredfs.storage import SegmentTable
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
 
@@ -490,3 +492,16 @@ def test_where_segments_overlap_those_that_hold_an_offset_are_all(
     put_native(store, 35, 120, [(1, 0)])
     found = reader.segments_holding(39)
     assert list(found) == list(reader.segments())
+
+
+def test_of_a_long_rest_of_a_log_all_is_listed_in_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "MAX_PAGE_KEYS", 2)
+    store = ObjectStore(str(tmp_path))
+    for start in range(0, 90, 10):
+        put_native(store, start, start + 10, [(1, 0)])
+    reader = open_tier(tmp_path).topic("t").reader(0)
+    reader.segments_holding(0)
+    assert isinstance(reader.segments_holding(59), SegmentTable)
+    assert [one.start_offset for one in reader.segments_holding(60)] == [60, 70, 80]
