@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tieredfs
+from support.kafka_data import KAFKA, LOCAL, REMOTE
 from tieredfs.log.read.scan import Isolation
 
 FOLDERS = [
@@ -84,6 +86,33 @@ def test_a_scan_is_the_same_again_pickled_and_split(topic: tieredfs.Topic) -> No
     parts = [part.to_table() for part in scan.split(1)]
     assert pa.concat_tables(parts).equals(table)
     assert scan.to_reader().read_all().equals(table)
+
+
+@pytest.mark.parametrize("isolation", get_args(Isolation))
+@pytest.mark.parametrize(
+    "stored",
+    sorted(
+        path.relative_to(KAFKA).as_posix()
+        for kind in (LOCAL, REMOTE)
+        for path in KAFKA.glob(f"*/{kind}")
+    ),
+)
+def test_columns_without_payloads_are_those_of_all_columns(
+    stored: str, isolation: Isolation
+) -> None:
+    narrow = ["topic", "partition", "offset", "timestampType"]
+    tier = tieredfs.open_tier(str(KAFKA / stored))
+    for topic in map(tier.topic, tier.topics()):
+        for number in topic.partitions:
+            scan = partial(topic.scan, [number], isolation=isolation)
+            table = scan().to_table()
+            assert scan(columns=narrow).to_table().equals(table.select(narrow))
+            assert scan(columns=[]).to_table().num_rows == table.num_rows
+            offsets = table["offset"].to_pylist()
+            for start in offsets[:: max(1, len(offsets) // 5)]:  # inside batches
+                part = scan(start, start + 9, columns=narrow).to_table()
+                kept = [offset for offset in offsets if start <= offset < start + 9]
+                assert part["offset"].to_pylist() == kept
 
 
 def test_a_scan_begins_and_ends_where_it_is_told(topic: tieredfs.Topic) -> None:

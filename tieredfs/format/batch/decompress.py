@@ -10,6 +10,7 @@ from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.blocks import decompress_blocks
 from tieredfs.format.batch.header import CODEC_MASK, CRC_END, MAGIC, MIN_RECORD
 from tieredfs.format.batch.legacy import upgraded_records
+from tieredfs.format.batch.placeholders import replaceable, with_placeholders
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.checksum import check_crc32c
 from tieredfs.format.compression.bounded_output import allocate
@@ -35,7 +36,10 @@ _COLUMNS: Final = (
 
 
 def decompress_batches(
-    batches: Iterable[LogBatches], max_batch_bytes: int | None = None
+    batches: Iterable[LogBatches],
+    max_batch_bytes: int | None = None,
+    *,
+    offsets_only: bool = False,
 ) -> Generator[LogBatches]:
     """Yield the same batches, their records uncompressed and of version 2.
 
@@ -47,22 +51,42 @@ def decompress_batches(
         batches: The batches.
         max_batch_bytes: Maximum size of the records of one batch, decompressed; None
             for 256 MiB and an error that does not name an option to raise.
+        offsets_only: Whether neither payloads nor timestamps of records are needed:
+            then placeholders replace the records of a compressed batch whose header
+            states their offsets. It is not decompressed, only its checksum is verified.
 
     Raises:
-        CorruptBatchError: The records of a batch are not valid data of its codec,
-            decompress to more than ``max_batch_bytes``, or to less than its record
-            count needs. The batches before it have been yielded.
+        CorruptBatchError: A checksum does not match, or the records of a batch are not
+            valid data of its codec, decompress to more than ``max_batch_bytes``, or to
+            less than its record count needs. The batches before it have been yielded.
     """
     for group in batches:
-        packed = group.is_packed
-        if not packed.any():
-            yield group
+        if not offsets_only or not len(group):
+            yield from _uncompressed(group, max_batch_bytes)
             continue
-        for part in group.split(packed[1:] != packed[:-1]):
-            if part.is_packed[0]:
-                yield from _unpacked(part, max_batch_bytes)
+        replaced = replaceable(group)
+        is_replaced = bool(replaced[0])
+        for part in group.split(replaced[1:] != replaced[:-1]):
+            if is_replaced:
+                yield from with_placeholders(part)
             else:
-                yield part
+                yield from _uncompressed(part, max_batch_bytes)
+            is_replaced = not is_replaced
+
+
+def _uncompressed(
+    batches: LogBatches, max_batch_bytes: int | None
+) -> Iterator[LogBatches]:
+    """Yield batches as they are, or decompress them."""
+    packed = batches.is_packed
+    if not packed.any():
+        yield batches
+        return
+    for part in batches.split(packed[1:] != packed[:-1]):
+        if part.is_packed[0]:
+            yield from _unpacked(part, max_batch_bytes)
+        else:
+            yield part
 
 
 def _unpacked(batches: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:

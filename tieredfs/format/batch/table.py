@@ -141,6 +141,15 @@ class LogBatches:
         )
         return packed
 
+    @property
+    def is_dense(self) -> npt.NDArray[np.bool_]:
+        """For each batch, whether it has a record at each offset (version 2)."""
+        span = self["last_offset"] - self["base_offset"] + 1  # 2^63 wraps to no count
+        dense: npt.NDArray[np.bool_] = (self["record_count"] == span) & (
+            self["magic"] == MAGIC
+        )
+        return dense
+
     def __getitem__(self, field: str) -> npt.NDArray[np.int64]:
         """Return one header field of all batches."""
         column: npt.NDArray[np.int64] = self.table[field]

@@ -5,10 +5,11 @@ about one size. The kernel in use decodes the records: ``decode_compiled``, or
 ``decode_numpy`` where the compiled kernel is not available.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from tieredfs.format.records.schema import (
 from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["RecordDecoder"]
+
+_HEADER_COLUMNS: Final = frozenset({"topic", "partition", "offset", "timestampType"})
+"""Columns that are the same in all records of a batch, or are its offsets."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,10 @@ class RecordDecoder:
         """
         return project(self.columns)
 
-    @property
-    def max_decompressed_bytes(self) -> int | None:
-        """Maximum bytes of a decompressed batch; None for the default."""
-        return None if self.options is None else self.options.max_decompressed_bytes
-
     def decode(self, batches: Iterable[LogBatches]) -> Iterator[pa.RecordBatch]:
         """Decompress Kafka batches, and yield their records as Arrow batches.
 
-        See ``decompress_batches`` and ``decode_uncompressed``.
+        See ``decompress`` and ``decode_uncompressed``.
 
         Args:
             batches: Whole batches with increasing offsets.
@@ -73,9 +72,23 @@ class RecordDecoder:
                 is raised after the records before it have been yielded.
         """
         # Closed explicitly: a reference to an error would keep the thread alive.
-        limit = self.max_decompressed_bytes
-        with closing(decompress_batches(batches, limit)) as uncompressed:
+        with closing(self.decompress(batches)) as uncompressed:
             yield from self.decode_uncompressed(uncompressed)
+
+    def decompress(self, batches: Iterable[LogBatches]) -> Generator[LogBatches]:
+        """Decompress Kafka batches, as far as the columns need it.
+
+        See ``decompress_batches``: no column may need more than the offsets.
+
+        Args:
+            batches: Whole batches with increasing offsets.
+
+        Raises:
+            CorruptBatchError: As in ``decompress_batches``.
+        """
+        limit = None if self.options is None else self.options.max_decompressed_bytes
+        offsets_only = _HEADER_COLUMNS.issuperset(self.schema.names)
+        return decompress_batches(batches, limit, offsets_only=offsets_only)
 
     def decode_uncompressed(
         self, batches: Iterable[LogBatches]
@@ -88,8 +101,8 @@ class RecordDecoder:
         about 4 MiB of records at a time, and use a few times that much memory.
 
         Args:
-            batches: Whole batches with increasing offsets, uncompressed and of version
-                2. Control batches are decoded like any other; the caller leaves out
+            batches: Whole batches with increasing offsets, as ``decompress`` yields
+                them. Control batches are decoded like any other; the caller leaves out
                 those it does not want.
 
         Raises:

@@ -8,6 +8,7 @@
 | filter | batches | those of the slice, checked | ``log/read/slice_batches`` |
 | | | without hidden ones | ``log/read/partition_read``, ``log/read/aborts`` |
 | decompress | batches | the same, uncompressed | ``format/batch/decompress`` |
+| | | where records are needed | ``format/records/decode`` |
 | decode | batches | Arrow batches | ``format/records/decode`` |
 
 ``read_records`` is all of them, for ``Scan`` and ``Topic.read``; ``read_slice`` is the
@@ -24,7 +25,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.segment_slice import SegmentSlice
@@ -86,9 +86,7 @@ def read_records(
             yield from read.follow(batches)
 
     # Closed explicitly: a reference to an error would keep its thread alive.
-    with closing(
-        decompress_batches(filtered(), decoder.max_decompressed_bytes)
-    ) as plain:
+    with closing(decoder.decompress(filtered())) as plain:
         first = list(islice(plain, 1))
         if read.is_begun_small:
             yield from decoder.decode_uncompressed(first)
