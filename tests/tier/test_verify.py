@@ -22,7 +22,9 @@ from support.log_directories import (
 )
 from support.segments import segment
 from support.stores import files_of, fill, make_place, open_store
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
+    CorruptBatchError,
     ErrorKind,
     ObjectStore,
     RequestCounter,
@@ -30,6 +32,7 @@ from tieredfs import (
     SegmentIndexes,
     SegmentMetadata,
     StorageUnavailableError,
+    Tier,
     open_storage,
 )
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
@@ -330,6 +333,19 @@ class TestKafkasOwnLayouts:
         found = check(KafkaLocal(memory), depth)
         stem = key.split("/")[-1].removesuffix(suffix)
         assert any(stem in problem.detail for problem in found)
+
+    def test_records_are_read_that_a_scan_of_offsets_leaves_compressed(
+        self, tmp_path: Path
+    ) -> None:
+        garbage = encode_batch([WireRecord(0, 0)], codec="zstd", payload=b"no frame")
+        write_log(tmp_path / "logs", {0: garbage, 1: b""})
+        storage = source_of(tmp_path / "logs")
+        topic = Tier(storage).topic(partition_of().topic)
+        assert topic.scan(columns=["offset"]).to_table()["offset"].to_pylist() == [0]
+        with pytest.raises(CorruptBatchError, match="invalid zstd data"):
+            topic.scan().to_table()
+        (found,) = check(storage, Depth.EVERYTHING)
+        assert found.kind is ErrorKind.CORRUPT_BATCH
 
     def test_an_index_that_is_untrue_is_seen_beside_the_log(
         self, tmp_path: Path
