@@ -57,7 +57,7 @@ CAUSES = {
         "and timestamp 2700000000000",
     ],
     "stream-start-below-log-start-true": [
-        "Offsets 10 to 299 of o4-0 are to be read, the log holds 100 to 299",
+        "Offsets 10 to 299 of o4-0 are to be read, the log begins at 100",
         "Some data may have been lost; set failOnDataLoss to false",
     ],
     "stream-start-beyond-latest-true": [
@@ -69,7 +69,7 @@ CAUSES = {
         "Some data may have been lost; set failOnDataLoss to false",
     ],
     "loss-between-runs-true": [
-        "Offsets 40 to 119 of o7-0 are to be read, the log holds 80 to 119",
+        "Offsets 40 to 119 of o7-0 are to be read, the log begins at 80",
         "Some data may have been lost; set failOnDataLoss to false",
     ],
 }
