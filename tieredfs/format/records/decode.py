@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from tieredfs.format.kernel.select import Kernel, chosen_kernel
 from tieredfs.format.records import decode_numpy
 from tieredfs.format.records.schema import (
     OFFSET_BYTES,
+    OFFSET_COLUMNS,
     ColumnBuilder,
     OutputSize,
     project,
@@ -27,9 +27,6 @@ from tieredfs.format.records.schema import (
 from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["RecordDecoder"]
-
-_HEADER_COLUMNS: Final = frozenset({"topic", "partition", "offset", "timestampType"})
-"""Columns that are the same in all records of a batch, or are its offsets."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class RecordDecoder:
             CorruptBatchError: As in ``decompress_batches``.
         """
         limit = None if self.options is None else self.options.max_decompressed_bytes
-        offsets_only = _HEADER_COLUMNS.issuperset(self.schema.names)
+        offsets_only = OFFSET_COLUMNS.issuperset(self.schema.names)
         return decompress_batches(batches, limit, offsets_only=offsets_only)
 
     def decode_uncompressed(

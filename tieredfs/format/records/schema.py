@@ -16,6 +16,7 @@ __all__ = [
     "MAX_HEADERS",
     "MAX_ROWS",
     "OFFSET_BYTES",
+    "OFFSET_COLUMNS",
     "SCHEMA",
     "ColumnBuilder",
     "MalformedRecordsError",
@@ -48,6 +49,9 @@ SCHEMA: Final = pa.schema(
 """All columns. Milliseconds represent every timestamp that a broker accepts."""
 
 COLUMNS: Final = tuple(SCHEMA.names)
+
+OFFSET_COLUMNS: Final = frozenset({"topic", "partition", "offset", "timestampType"})
+"""Columns that need nothing of a record but its offset."""
 
 
 def project(columns: tuple[str, ...] | None) -> pa.Schema:
