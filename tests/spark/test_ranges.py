@@ -1,5 +1,6 @@
 """Ranges of offsets: what is read of a partition, and how it is divided."""
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -76,10 +77,15 @@ def test_offsets_that_are_gone_are_an_error_that_says_what_is_there(
 
 
 @pytest.mark.parametrize(("asked", "expected"), LOST)
-def test_without_fail_on_data_loss_what_is_there_is_read(
-    asked: tuple[int, int], expected: tuple[int, int]
+def test_without_fail_on_data_loss_what_is_there_is_read_with_a_warning(
+    asked: tuple[int, int],
+    expected: tuple[int, int],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert resolve(asked, strict=False) == expected
+    with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+        assert resolve(asked, strict=False) == expected
+    (said,) = caplog.messages
+    assert f"offsets {asked[0]} to {asked[1] - 1} are asked for" in said
 
 
 @pytest.mark.parametrize("asked", GONE)

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 
-from tieredfs.errors import (
-    CorruptDataError,
-    InvalidArgumentError,
-    OffsetOutOfRangeError,
-)
+from tieredfs.errors import InvalidArgumentError, OffsetOutOfRangeError
 from tieredfs.log.read.reader import Bounds
+from tieredfs.spark.data_loss import report_loss
 from tieredfs.spark.positions import EARLIEST, LATEST
 
 __all__ = ["OffsetRange", "divide", "resolve_range"]
@@ -73,12 +70,11 @@ def resolve_range(
         )
     kept = max(start, held.beginning), min(end, held.end)
     if kept != (start, end) and start != end:
-        if fail_on_data_loss:
-            raise CorruptDataError(
-                f"{name}: offsets {start} to {end - 1} are asked for, the log holds "
-                f"{held.beginning} to {held.end - 1}. Some data may have been lost; "
-                "set failOnDataLoss to false to read what is there."
-            )
+        report_loss(
+            f"{name}: offsets {start} to {end - 1} are asked for, the log holds "
+            f"{held.beginning} to {held.end - 1}",
+            fails=fail_on_data_loss,
+        )
         start, end = kept[0], max(kept)
     return replace(asked, start=start, end=end)
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from tieredfs.errors import CorruptDataError, InvalidArgumentError
+from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_remaining
 from tieredfs.spark.admission import TriggerDelay, prorate
+from tieredfs.spark.data_loss import report_loss
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.partition_log import PartitionLog, list_log
 from tieredfs.spark.plan import (
@@ -241,12 +242,7 @@ class StreamPlanner:
 
     def _report(self, loss: str) -> None:
         """Fail, or warn, of what may have been lost."""
-        if self._options.fail_on_data_loss:
-            raise CorruptDataError(
-                f"{loss}. Some data may have been lost; set failOnDataLoss to false to "
-                "read what is there."
-            )
-        _log.warning("%s. Some data may have been lost.", loss)
+        report_loss(loss, fails=self._options.fail_on_data_loss)
 
     def _topics_of(self, batches: Sequence[PartitionBatch]) -> Mapping[str, Topic]:
         """Return the topics of partitions; those that are gone are left out."""
