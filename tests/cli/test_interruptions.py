@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 from cli.commands import start_process, wait_until
 from cli.readers import small_pipe
 from servers.stalling import Stalling
+from support.child_process import child_environment
 from tieredfs import ObjectStore, Tier
 from tieredfs.cli.output.records import FORMATS
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -85,3 +88,38 @@ def test_ctrl_c_ends_cat_while_a_large_batch_waits_for_its_reader(
             finally:
                 process.kill()
     assert (process.returncode, err) == (130, b"tieredfs: interrupted\n")
+
+
+HIDDEN = """
+from tieredfs.cli import app
+
+def invoke(arguments):
+    raise SystemError("returned a result with an exception set") from {raised}
+
+app._invoke = invoke
+app.main(["ls"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ("KeyboardInterrupt()", 130, "tieredfs: interrupted"),
+        ("app._EndedError(15)", -15, "SIGTERM"),
+        ("ValueError()", 1, "SystemError"),
+    ],
+)
+def test_a_signal_that_a_client_in_c_hides_ends_a_command_as_any_other(
+    raised: str, code: int, said: str
+) -> None:
+    run = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", HIDDEN.format(raised=raised)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=child_environment(),
+    )
+    assert run.returncode == code
+    assert said in run.stderr
+    assert ("Traceback" in run.stderr) is (code == 1)

@@ -113,6 +113,11 @@ def _run(arguments: list[str]) -> int:
         is_refused = isinstance(error, PermissionError)
         kind = PermissionDeniedError if is_refused else TieredFSError
         return _end(kind(f"{place}{error.strerror or error}"))
+    except SystemError as error:
+        # A client in C that a signal interrupts may still return a result.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
 
 
 def _invoke(arguments: list[str]) -> int:
