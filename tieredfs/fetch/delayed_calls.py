@@ -35,7 +35,8 @@ class DelayedCalls:
             clock: Returns a time in seconds that only grows.
         """
         self._clock = clock
-        self._changed = threading.Condition(make_lock())
+        self._lock = make_lock()
+        self._changed = threading.Condition(self._lock)
         self._process = os.getpid()
         self._numbers = count()
         self._left: list[_Delayed] = []
@@ -48,7 +49,7 @@ class DelayedCalls:
             RuntimeError: No thread can be started.
         """
         due = self._clock() + seconds
-        with self._changed:
+        with self._lock:
             if self._process != os.getpid():  # a forked child lacks the thread
                 self._process, self._is_running = os.getpid(), False
                 self._left.clear()
@@ -63,7 +64,7 @@ class DelayedCalls:
 
     def clear(self) -> None:
         """Make none of the calls that are left, and let the thread end."""
-        with self._changed:
+        with self._lock:
             self._left.clear()
             self._changed.notify_all()
 
@@ -78,7 +79,7 @@ class DelayedCalls:
 
     def _next(self) -> Callable[[], object] | None:
         """Wait for the next call that is due; None if no call is left."""
-        with self._changed:
+        with self._lock:
             while self._left:
                 seconds = self._left[0].due - self._clock()
                 if seconds <= 0:

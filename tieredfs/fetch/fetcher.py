@@ -157,7 +157,8 @@ class _Round:
         self._window = window
         self._wanted = iter(wanted)
         self._added: deque[tuple[int, LogRange]] = deque()
-        self._changed = threading.Condition(make_lock())
+        self._lock = make_lock()
+        self._changed = threading.Condition(self._lock)
         self._process = os.getpid()
         self._pool = DaemonExecutor(window.max_requests, "tieredfs-fetch")
         self._is_ended = False
@@ -165,7 +166,7 @@ class _Round:
     def logs(self) -> Iterator[FetchedLog]:
         """Yield the logs, in order."""
         while True:
-            with self._changed:
+            with self._lock:
                 if self._is_ended:
                     return
                 self._window.begin_next()
@@ -177,7 +178,7 @@ class _Round:
 
     def end(self) -> None:
         """Drop everything, and begin nothing more."""
-        with self._changed:
+        with self._lock:
             self._is_ended = True
             self._window.clear()
             self._changed.notify_all()
@@ -191,7 +192,7 @@ class _Round:
         when the bytes are needed.
         """
         begun, failed = self._attempts.clock(), None
-        with self._changed:
+        with self._lock:
             while not self._is_ended and not self._is_forked:
                 self._window.pass_by(number, start)
                 piece = self._window.covering(number, start)
@@ -266,12 +267,12 @@ class _Round:
             )
         except BaseException as error:  # noqa: BLE001 - its reader tries again
             delay = attempts.delay(error, piece.begun, piece.attempt)
-            with self._changed:
+            with self._lock:
                 due = None if delay is None else attempts.clock() + delay
                 self._window.failed(piece, due, error)
                 self._go_on()
         else:
-            with self._changed:
+            with self._lock:
                 self._window.received(piece, data)
                 if piece.is_first:
                     self._changed.notify_all()
@@ -288,7 +289,7 @@ class _Round:
         return self._process != os.getpid()
 
     def _wake(self) -> None:
-        with self._changed:
+        with self._lock:
             self._go_on()
 
     def _go_on(self) -> None:

@@ -19,7 +19,6 @@ packages):
   other write of that path begins before it has ended.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -43,7 +42,7 @@ from tieredfs.objects.backends.multipart import MultipartConfig, Part, Unfinishe
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.call_with_timeout import BlockingCalls, calls_to
 from tieredfs.objects.concurrency.daemon_executor import run_on_daemons
-from tieredfs.objects.concurrency.waiting import result_of
+from tieredfs.objects.concurrency.loop_call import run_on_loop
 from tieredfs.objects.content import Content
 from tieredfs.objects.errors_map import failure_class
 from tieredfs.objects.identity import server_of
@@ -332,13 +331,8 @@ class Backend:
         **options: object,
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
         """Run a coroutine on the filesystem's loop; cancel it after the timeout."""
-        coroutine = self._awaited(function, *args, **options)
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.filesystem.loop)
-        try:
-            return result_of(future, timeout)
-        except BaseException:
-            future.cancel()  # neither a timeout nor Ctrl-C leaves a download behind
-            raise
+        begin = partial(self._awaited, function, *args, **options)
+        return run_on_loop(begin, self.filesystem.loop, timeout)
 
     async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object

@@ -45,7 +45,8 @@ class BlockingCalls:
 
     def __init__(self) -> None:
         """Create an empty set of calls."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._under_way: dict[object, bool] = {}  # whether each was abandoned
         self._writes: dict[str, object] = {}
 
@@ -96,7 +97,7 @@ class BlockingCalls:
             raise
 
     def _begin(self, call: object, writes: str, deadline: Deadline) -> None:
-        with self._changed:
+        with self._lock:
             while writes and writes in self._writes:
                 left = deadline.remaining
                 if not left:
@@ -114,12 +115,12 @@ class BlockingCalls:
                 self._writes[writes] = call
 
     def _abandon(self, call: object) -> None:
-        with self._changed:
+        with self._lock:
             if call in self._under_way:
                 self._under_way[call] = True
 
     def _end(self, call: object, writes: str) -> None:
-        with self._changed:
+        with self._lock:
             self._under_way.pop(call, None)
             if self._writes.get(writes) is call:
                 del self._writes[writes]

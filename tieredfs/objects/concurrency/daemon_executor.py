@@ -44,7 +44,8 @@ class DaemonExecutor(ThreadPoolExecutor):
         super().__init__(max_workers, thread_name_prefix)  # which starts no thread
         self._limit = max_workers
         self._name = thread_name_prefix
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: deque[tuple[Future[object], Callable[[], object]]] = deque()
         self._workers: set[threading.Thread] = set()
         self._is_shut_down = False
@@ -62,7 +63,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         """
         future: Future[_T] = Future()
         call = (future, partial(fn, *args, **kwargs))
-        with self._changed:
+        with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("the pool was shut down")
             self._waiting.append(call)  # type: ignore[arg-type] # a future of anything
@@ -110,7 +111,7 @@ class DaemonExecutor(ThreadPoolExecutor):
             wait: Whether to return only when no call is running or waiting.
             cancel_futures: Whether to cancel the calls that have not begun.
         """
-        with self._changed:
+        with self._lock:
             self._is_shut_down = True
             dropped = list(self._waiting) if cancel_futures else []
             if cancel_futures:
@@ -118,7 +119,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         for future, _ in dropped:
             future.cancel()
         if wait:
-            with self._changed:
+            with self._lock:
                 while self._workers:
                     self._changed.wait(SIGNAL_CHECK_SECONDS)
 
@@ -142,7 +143,7 @@ class DaemonExecutor(ThreadPoolExecutor):
     def _work(self) -> None:
         """Run calls until none is waiting."""
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._waiting:
                     self._workers.discard(threading.current_thread())
                     self._changed.notify_all()
