@@ -1,5 +1,7 @@
 """What a plan asks S3 for, counted by a proxy."""
 
+import itertools
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -7,15 +9,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from servers import FaultProxy, ProxiedBucket
+from servers import FaultProxy, Hold, ProxiedBucket, Request
 from tieredfs import ObjectStore, SegmentId, Tier, Topic, TopicIdPartition, open_storage
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.native_keys import NativeKeys
 
 KEYS = NativeKeys()
-LATENCY = 0.5
-"""Of every answer, where round trips are counted."""
-
 _WRITERS = 16
 
 
@@ -53,13 +52,18 @@ def listings(proxy: FaultProxy) -> int:
     return len(found)
 
 
-def round_trips(proxy: FaultProxy) -> int:
-    """Return how often a request was sent after the answers to those before it."""
-    trips, until = 0, 0.0
-    for request in sorted(proxy.requests(), key=lambda one: one.at):
-        if request.at >= until:
-            trips, until = trips + 1, request.at + proxy.latency
-    return trips
+def hold_until_together(proxy: FaultProxy, count: int, path: str, ranged: str) -> None:
+    """Answer requests of one kind only when so many of them are under way."""
+    hold, numbers = Hold(), itertools.count(1)
+
+    def is_one(request: Request) -> bool:
+        if not re.match(ranged, request.range):
+            return False
+        if next(numbers) == count:
+            hold.release.set()
+        return True
+
+    proxy.add("GET", path, when=is_one, hold=hold)
 
 
 def test_one_of_400_topics_is_opened_by_three_listings_at_most(
@@ -112,11 +116,16 @@ def wide_topic(s3_proxied: ProxiedBucket) -> Topic:
 def test_a_plan_by_time_of_twenty_partitions_is_three_round_trips(
     wide_topic: Topic, s3_proxied: ProxiedBucket
 ) -> None:
-    s3_proxied.proxy.latency = LATENCY
+    proxy = s3_proxied.proxy
+    for path, ranged in (
+        ("list-type=2", "$"),
+        ("/wide/", "bytes=[1-9]"),
+        ("/wide/", "bytes=0-"),
+    ):
+        hold_until_together(proxy, 20, path, ranged)
     scan = wide_topic.scan(start="2023-11-14T22:13:20.002Z")
     assert scan.plan.segments == 40
-    assert round_trips(s3_proxied.proxy) <= 3
-    assert len(s3_proxied.proxy.requests("GET", "list-type=2")) == 20
+    assert len(proxy.requests()) == 3 * 20
 
 
 def test_a_read_at_an_offset_is_a_listing_and_its_ranges(
