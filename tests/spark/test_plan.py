@@ -37,9 +37,10 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.spark.options import parse_options
-from tieredfs.spark.record_reader import TaskPartition, TieredFSReader
+from tieredfs.spark.record_reader import TieredFSReader
 from tieredfs.spark.source import TieredFSDataSource
-from tieredfs.spark.tasks import make_tasks
+from tieredfs.spark.task_partition import TaskPartition
+from tieredfs.spark.tasks import Task, make_tasks
 
 MIB = 1 << 20
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
@@ -302,7 +303,7 @@ def test_a_timestamp_that_is_not_asked_for_does_not_matter(place: Bucket) -> Non
 
 def _expiring(
     place: Bucket, **options: str
-) -> tuple[TieredFSReader, list[TaskPartition]]:
+) -> tuple[TieredFSReader, list[TaskPartition[Task]]]:
     """Plan four segments of ten records, of which the first is then deleted."""
     for start in range(0, 40, 10):
         log = encode_batch(records(start, 10))

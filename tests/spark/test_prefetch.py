@@ -50,6 +50,18 @@ def url(memory: ObjectStore) -> str:
     return distant(memory.url)
 
 
+def watched_task(
+    url: str, monkeypatch: pytest.MonkeyPatch, count: int
+) -> tuple[Task, Together]:
+    """Return a task whose first requests for logs wait until so many are under way."""
+    together = Together(count)
+    storage = open_tier(url).storage.with_observer(together)
+    monkeypatch.setattr(plan, "open_source", lambda _: Tier(storage))
+    task = task_of(url)
+    together.logs = 0
+    return task, together
+
+
 def task_of(url: str) -> Task:
     (task,) = plan_tasks(parse_options({"path": url, "subscribe": "t"}), ("value",))
     return task
@@ -67,11 +79,7 @@ def expected(partitions: int = PARTITIONS) -> list[bytes]:
 def test_requests_for_several_partitions_are_under_way_together(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = Together(3)
-    storage = open_tier(url).storage.with_observer(together)
-    monkeypatch.setattr(plan, "open_source", lambda _: Tier(storage))
-    task = task_of(url)
-    together.logs = 0
+    task, together = watched_task(url, monkeypatch, 3)
     assert list(values_of(task)) == expected()
     assert together.met == 3
 
@@ -79,11 +87,7 @@ def test_requests_for_several_partitions_are_under_way_together(
 def test_a_task_that_is_ended_early_begins_no_more_than_a_few(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = Together(0)
-    storage = open_tier(url).storage.with_observer(together)
-    monkeypatch.setattr(plan, "open_source", lambda _: Tier(storage))
-    task = task_of(url)
-    together.logs = 0
+    task, together = watched_task(url, monkeypatch, 0)
     batches = task.read()
     assert next(batches)[1].num_rows == RECORDS
     batches.close()  # type: ignore[attr-defined] # it is a generator

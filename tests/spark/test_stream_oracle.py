@@ -16,8 +16,8 @@ from support.stores import files_of, fill
 from tieredfs import ObjectStore, TieredFSError
 from tieredfs.spark import register
 from tieredfs.spark.options import parse_stream_options
-from tieredfs.spark.record_reader import TaskPartition
 from tieredfs.spark.stream_reader import TieredFSStreamReader
+from tieredfs.spark.task_partition import TaskPartition
 
 CASES = [case for case in oracle_cases() if case.mode == "stream"]
 SAMPLE = {

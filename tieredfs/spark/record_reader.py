@@ -11,30 +11,17 @@ from tieredfs.spark.filters import EVERYTHING, wanted_by
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.plan import plan_tasks
 from tieredfs.spark.rows import decoded_columns, to_rows
-from tieredfs.spark.tasks import Task
+from tieredfs.spark.task_partition import TaskPartition
 from tieredfs.spark.worker import freeze_imports
 
 __all__ = [
     "FilteringReader",
-    "TaskPartition",
     "TieredFSReader",
     "read_task",
     "record_reader",
 ]
 
 _PUSHES_FILTERS = "data_source_pushdown_filters.py"
-
-
-class TaskPartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, task: Task) -> None:
-        """Take the task."""
-        self.task = task
-
-    def __repr__(self) -> str:
-        """Show what is read, without secrets."""
-        return f"TaskPartition({self.task!r})"
 
 
 class TieredFSReader(DataSourceReader):

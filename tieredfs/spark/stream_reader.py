@@ -14,10 +14,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tieredfs.spark.options import SourceOptions
-from tieredfs.spark.record_reader import TaskPartition, read_task
+from tieredfs.spark.record_reader import read_task
 from tieredfs.spark.rows import decoded_columns
 from tieredfs.spark.stream_offset import BEGINNING, StreamOffset
 from tieredfs.spark.stream_plan import StreamPlanner
+from tieredfs.spark.task_partition import TaskPartition
 
 __all__ = ["TieredFSStreamReader"]
 

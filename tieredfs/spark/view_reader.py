@@ -6,21 +6,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tieredfs.spark.options import SourceOptions
-from tieredfs.spark.views import ViewTask, plan_view
+from tieredfs.spark.task_partition import TaskPartition
+from tieredfs.spark.views import plan_view
 
 __all__ = ["ViewReader"]
-
-
-class ViewPartition(InputPartition):
-    """What one task of a view looks at."""
-
-    def __init__(self, task: ViewTask) -> None:
-        """Take the task."""
-        self.task = task
-
-    def __repr__(self) -> str:
-        """Show what it looks at, without secrets."""
-        return f"ViewPartition({self.task!r})"
 
 
 class ViewReader(DataSourceReader):
@@ -40,9 +29,9 @@ class ViewReader(DataSourceReader):
         Raises:
             NotFoundError: The tier or a topic does not exist.
         """
-        return list(map(ViewPartition, plan_view(self.view, self.options)))
+        return list(map(TaskPartition, plan_view(self.view, self.options)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
-        if isinstance(partition, ViewPartition):  # Spark's own has no task
+        if isinstance(partition, TaskPartition):
             yield from partition.task.read(self.columns)

@@ -86,5 +86,5 @@ class _LoopCall(Generic[_T]):
 
     def _end(self, task: "asyncio.Task[_T]") -> None:
         if not task.cancelled():
-            task.exception()  # else the loop logs an error that nobody waits for
+            task.exception()  # else the loop would log its error, too
         self.ended.release()
