@@ -51,7 +51,7 @@ hypothesis.settings.register_profile(
     "ci",
     parent=hypothesis.settings.get_profile("default"),
     derandomize=True,
-    max_examples=40,
+    max_examples=20,
 )
 hypothesis.settings.register_profile(
     "few", parent=hypothesis.settings.get_profile("ci"), max_examples=10

@@ -32,6 +32,13 @@ def tier_with(root: Path, *starts: int) -> str:
     return str(root)
 
 
+@pytest.fixture(scope="module")
+def long_tier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tier of hundreds of segments, where one offset is missing."""
+    root = tmp_path_factory.mktemp("tier")
+    return tier_with(root, *range(0, 5000, 10), *range(5001, 9001, 10))
+
+
 def bars(text: str, symbols: str) -> list[str]:
     """Return the lines that are only made of these."""
     return [line for line in text.splitlines() if line and not set(line) - set(symbols)]
@@ -75,9 +82,8 @@ def test_missing_offsets_are_seen_and_said_and_the_exit_code_is_that_of_the_erro
     assert "10 to 19" in error
 
 
-def test_a_single_missing_offset_of_many_is_seen(tmp_path: Path) -> None:
-    url = tier_with(tmp_path, *range(0, 5000, 10), *range(5001, 9001, 10))
-    done = run_process("report", url, "t", env=WIDE)
+def test_a_single_missing_offset_of_many_is_seen(long_tier: str) -> None:
+    done = run_process("report", long_tier, "t", env=WIDE)
     assert "missing: 1 offset: 5,000" in done.text
     marks = [line for line in done.text.splitlines() if "×" in line and "╵" in line]
     assert marks[0].index("×") == 2 + 98 * 5000 // 9001
@@ -95,9 +101,8 @@ def test_no_bar_is_wider_than_the_terminal(columns: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_no_line_is_wider_than_the_terminal(columns: int, tmp_path: Path) -> None:
-    url = tier_with(tmp_path, *range(0, 5000, 10), *range(5001, 9001, 10))
-    for words in ([LEADER_CHANGES], [COMPACTED], [url, "t"]):
+def test_no_line_is_wider_than_the_terminal(columns: int, long_tier: str) -> None:
+    for words in ([LEADER_CHANGES], [COMPACTED], [long_tier, "t"]):
         done = run_process("report", *words, env={**WIDE, "COLUMNS": str(columns)})
         assert max(map(len, done.text.splitlines())) <= columns
 

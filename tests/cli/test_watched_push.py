@@ -143,9 +143,9 @@ def test_another_one_that_lives_keeps_what_it_has_begun(tmp_path: Path) -> None:
     folder = small(logs)
     with watching(logs, tier, env=cache) as first:
         wait_until(lambda: len(starts(tier)) == 3, first)
+        first.send_signal(signal.SIGSTOP)
+        roll(folder, 40)
         with watching(logs, tier, "--json", env=cache) as second:
-            first.send_signal(signal.SIGSTOP)
-            roll(folder, 40)
             assert second.stdout is not None
             told = json.loads(second.stdout.readline())
             assert (told["level"], told["partition"]) == ("info", "t-0")
