@@ -1,21 +1,17 @@
 """Kafka, as Apache's own broker speaks it, with its tiered storage on local files."""
 
-import re
 import signal
 import socket
 import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from typing_extensions import override
 
+from servers.jars import APT, fetched_jars, run_tool
 from servers.ports import HOST
-from servers.process import NotInstalledError, Server, executable
+from servers.process import Server, executable
 
 _KAFKA = Path(__file__).with_name("kafka")
-_LIB = Path.home() / ".cache" / "kafka-broker" / "lib"
-_FETCH_SECONDS = 280
-_APT = "on Debian: apt-get install"
 _FORMAT_SECONDS = 60
 _CLUSTER_ID = "tieredfsTieredfsTierQQ"
 _NODE = 1
@@ -59,7 +55,7 @@ class Broker(Server):
     """One broker that is its own controller, started again on the same folder.
 
     Needs Java 17, and Maven when it is first used: the jars are fetched as
-    ``kafka/pom.xml`` names them, and kept in ``~/.cache/kafka-broker/lib``.
+    ``kafka/pom.xml`` names them, and kept in ``~/.cache/kafka-broker``.
     """
 
     name = "kafka"
@@ -93,11 +89,11 @@ class Broker(Server):
             executable("nice"),
             "-n",
             "10",
-            executable("java", f"{_APT} openjdk-17-jre"),
+            executable("java", f"{APT} openjdk-17-jre"),
         ]
         java += ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         java += [f"-Dlog4j2.configurationFile={_KAFKA / 'log4j2.properties'}"]
-        java += ["-cp", f"{_jars()}/*"]
+        java += ["-cp", f"{fetched_jars(_KAFKA / 'pom.xml', 'lib')}/*"]
         port, controller = self.ports
         properties = self.root / "server.properties"
         properties.write_text(
@@ -114,7 +110,7 @@ class Broker(Server):
             self.logs.mkdir(exist_ok=True)
             self.remote.mkdir(exist_ok=True)
             tool = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID]
-            _run([*tool, "-c", str(properties)], _FORMAT_SECONDS)
+            run_tool([*tool, "-c", str(properties)], _FORMAT_SECONDS)
         return [*java, "kafka.Kafka", str(properties)]
 
     @override
@@ -138,36 +134,3 @@ class Broker(Server):
             complaint = self._complaint(f"not ended in {self.stop_timeout} s")
             raise TimeoutError(complaint) from None
         self._process = None
-
-
-def _jars() -> Path:
-    """Return the folder of the broker's jars, fetched if need be."""
-    pom = _KAFKA / "pom.xml"
-    version = re.findall(r"<kafka.version>(.+)</kafka.version>", pom.read_text())[0]
-    if not _LIB.exists():
-        _LIB.parent.mkdir(parents=True, exist_ok=True)
-        # Beside it, and then renamed: a folder that is there is whole.
-        with TemporaryDirectory(dir=_LIB.parent) as folder:
-            fetched = Path(folder) / "lib"
-            maven = [executable("mvn", f"{_APT} maven"), "-B", "-q", "-f", str(pom)]
-            maven += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-            _run([*maven, f"-DoutputDirectory={fetched}"], _FETCH_SECONDS)
-            fetched.rename(_LIB)
-    if not list(_LIB.glob(f"kafka_*-{version}.jar")):
-        msg = f"{_LIB} does not hold Kafka {version}: remove it to have it fetched"
-        raise NotInstalledError(msg)
-    return _LIB
-
-
-def _run(argv: list[str], seconds: float) -> None:
-    done = subprocess.run(  # noqa: S603 - the command is ours
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        timeout=seconds,
-        check=False,
-    )
-    if done.returncode:
-        tail = done.stdout[-3000:].decode(errors="replace")
-        raise RuntimeError(f"{' '.join(argv)}: exited {done.returncode}:\n{tail}")
