@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tieredfs import Tier, open_tier
+from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.objects.observer import RequestEvent
 from tieredfs.spark import plan
 from tieredfs.spark.filters import Wanted
@@ -124,6 +125,24 @@ def test_small_topics_share_a_task(url: str) -> None:
     both = replace(options(url), topics=("t", "u"))
     (task,) = plan_tasks(both, ("offset",))
     assert [topic for topic, _ in task.read()] == ["t", "u"]
+
+
+def test_each_of_many_small_scans_is_measured_only_a_few_times(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = plan_tasks(options(url, **within(100, 110)), ("offset",))
+    (scan,) = whole.scans
+    size = whole.size
+    measured: list[ScanPlan] = []
+
+    def measure(plan: ScanPlan) -> int:
+        measured.append(plan)
+        return size
+
+    monkeypatch.setattr(ScanPlan, "size", property(measure))
+    tasks = make_tasks([scan] * 500, 50 * size)
+    assert [len(task.scans) for task in tasks] == [50] * 10
+    assert len(measured) <= 5 * 500
 
 
 def test_a_start_after_all_records_reads_nothing_with_the_strategy_latest(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -67,15 +67,17 @@ def make_tasks(scans: Iterable[Scan], target: int = TASK_BYTES) -> list[Task]:
         target: Stored bytes of a task. Neighbours are bundled up to so many, and a
             segment that has more is cut at offsets.
     """
-    tasks: list[Task] = []
-    for scan in scans:
-        for part in scan.split(target):
-            last = tasks[-1] if tasks else None
-            if last is not None and last.size + part.plan.size <= target:
-                tasks[-1] = Task((*last.scans, part))
-            else:
-                tasks += (Task((piece,)) for piece in _pieces(part, target))
-    return tasks
+    bundles: list[list[Scan]] = []
+    size = 0  # of the last bundle
+    for part in chain.from_iterable(scan.split(target) for scan in scans):
+        part_size = part.plan.size
+        if bundles and size + part_size <= target:
+            bundles[-1].append(part)
+            size += part_size
+        else:
+            bundles += ([piece] for piece in _pieces(part, target))
+            size = bundles[-1][0].plan.size
+    return [Task(tuple(bundle)) for bundle in bundles]
 
 
 def _pieces(scan: Scan, target: int) -> list[Scan]:
