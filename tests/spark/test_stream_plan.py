@@ -407,6 +407,38 @@ def test_an_error_says_where_the_log_ends_and_not_what_was_listed_of_it(
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_batch_that_begins_before_what_was_last_listed_has_the_same_rows(
+    tmp_path: Path, fails: str
+) -> None:
+    url = native_tier(tmp_path, 30)
+    reader = TieredFSStreamReader(
+        parse_stream_options({"path": url, **FROM_EARLIEST, "failOnDataLoss": fails}),
+        ("topic", "partition", "offset"),
+    )
+    start, end = {TOPIC: {"0": 4}}, {TOPIC: {"0": 40}}
+    expected = [(TOPIC, 0, offset) for offset in range(4, 40)]
+    for listed_from in (59, 59, 6, 2, 0):
+        next_end(reader, {TOPIC: {"0": listed_from}})
+        assert rows(reader, dict(start), dict(end)) == expected
+
+
+def test_a_batch_that_ends_after_what_was_last_listed_has_all_its_rows(
+    place: Bucket,
+) -> None:
+    append(place, 0)
+    reader = stream(place)
+    start = {TOPIC: {"0": 0}}
+    assert next_end(reader, start) == {TOPIC: {"0": 10}}
+    append(place, 10)
+    append(place, 0, 5, partition=1)
+    found = rows(reader, dict(start), {TOPIC: {"0": 20, "1": 5}})
+    assert found == [
+        *((TOPIC, 0, offset) for offset in range(20)),
+        *((TOPIC, 1, offset) for offset in range(5)),
+    ]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_batch_of_committed_records_ends_before_an_open_transaction(
     place: Bucket, fails: str
 ) -> None:

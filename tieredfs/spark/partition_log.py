@@ -32,6 +32,7 @@ class PartitionLog:
         segments: Its segments, or those that have what is read.
         held: The offsets that they have.
         latest: What latest means: the end of the log, or its last stable offset.
+        listed_from: The offset from which on its segments were listed; 0 for all.
     """
 
     options: SourceOptions
@@ -40,11 +41,19 @@ class PartitionLog:
     segments: Sequence[SegmentMetadata]
     held: Bounds
     latest: int
+    listed_from: int = 0
 
     @property
     def name(self) -> PartitionName:
         """The topic's name and the partition's number."""
         return self.topic.name, self.reader.partition.partition
+
+    def covers(self, start: int, end: int) -> bool:
+        """Return whether what was listed of the log has the offsets ``[start, end)``.
+
+        It has not if they begin before what was listed, or end after the log did then.
+        """
+        return self.listed_from <= start and end <= self.latest
 
     def offset_at(self, position: Position) -> int:
         """Return where the log is to be begun, or ended; a time is looked up.
@@ -140,12 +149,13 @@ def list_log(
     is_committed = options.isolation == "read_committed"
     if timed or is_committed:
         reader = reader.keeping_indexes()
-    if start > 0 and not timed:
-        segments = reader.segments_holding(start - 1)
+    listed_from = 0 if timed else start
+    if listed_from > 0:
+        segments = reader.segments_holding(listed_from - 1)
     else:
         segments = reader.segments(timed=timed)
     held = bounds_of(segments)
     latest = held.end
     if is_committed:
         latest = max(held.beginning, stable_offset(reader.storage, segments))
-    return PartitionLog(options, topic, reader, segments, held, latest)
+    return PartitionLog(options, topic, reader, segments, held, latest, listed_from)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -40,11 +41,25 @@ __all__ = ["StreamPlanner"]
 _log: Final = logging.getLogger("tieredfs.spark")
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one listing of all partitions that a query reads has found.
+
+    Attributes:
+        topics: The topics by their names.
+        logs: The logs of their partitions.
+    """
+
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    logs: Mapping[PartitionName, PartitionLog] = field(default_factory=dict)
+
+
 class StreamPlanner:
     """Plans the batches of one query.
 
-    What a batch reads depends on its offsets alone, so that one that failed is planned
-    again as it was. Between batches nothing has to be remembered.
+    What a batch reads depends only on its offsets: a batch that failed is planned again
+    with the same records, by another planner, too. What a planner remembers of earlier
+    calls saves requests and repeated warnings, and does not change what a batch reads.
     """
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float]) -> None:
@@ -56,9 +71,8 @@ class StreamPlanner:
         """
         self._options = options
         self._delay = TriggerDelay(options.admission, clock)
-        self._target: Mapping[PartitionName, PartitionLog] | None = None
-        self._listed: dict[PartitionName, PartitionLog] = {}
-        self._topics: Mapping[str, Topic] = {}
+        self._target: Listing | None = None
+        self._unused = Listing()
         self._missing: frozenset[str] = frozenset()
         self.latest: Offsets | None = None
 
@@ -70,6 +84,7 @@ class StreamPlanner:
             TieredFSError: A log cannot be listed.
         """
         self._target = self._list(timed=self._options.starting.is_time)
+        self._unused = self._target
 
     def next_end(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
         """Return where the batch ends that begins at ``start``.
@@ -87,15 +102,16 @@ class StreamPlanner:
                 are read, or a time is after all records.
             TieredFSError: A log cannot be listed.
         """
-        logs = self._target
-        if logs is None:
+        listing = self._target
+        if listing is None:
             timed = start.is_beginning and self._options.starting.is_time
-            logs = self._list(start.offsets, timed=timed)
+            self._unused = listing = self._list(start.offsets, timed=timed)
+        logs = listing.logs
         known = logs.keys() | start.offsets.keys()
         self._check_named_topics(known, is_new=start.is_beginning)
         self.latest = {name: log.latest for name, log in logs.items()}
         ends: Offsets = self.latest
-        begun = self._begun(logs) if start.is_beginning else {}
+        begun = self._starting_offsets(logs) if start.is_beginning else {}
         starts = begun if start.is_beginning else start.offsets
         if is_limited:
             if self._delay.waits(starts, ends):
@@ -127,40 +143,87 @@ class StreamPlanner:
         if deleted:
             names = ", ".join(f"{topic}-{number}" for topic, number in deleted)
             self._report(f"Partitions {names} have been deleted")
-        # What was listed a moment ago to find the batch's end serves once.
-        listed, self._listed = self._listed, {}
+        # A listing serves the batch whose end it has found, not later ones: by then
+        # its segments may have been deleted.
+        listing, self._unused = self._unused, Listing()
+        batches = self._find_batches(start, end, listing.topics)
+        planned = self._plan_partitions(batches, listing.logs)
+        return tasks_of(planned, self._options, columns)
+
+    def _find_batches(
+        self, start: StreamOffset, end: StreamOffset, known: Mapping[str, Topic]
+    ) -> list[tuple[PartitionBatch, Topic]]:
+        """Return what a batch reads of each partition that exists, with its topic.
+
+        Args:
+            start: The end of the batch before, or BEGINNING.
+            end: Where the batch ends.
+            known: Topics by their names; one that is missing, or lacks a partition of
+                the batch, is looked up.
+
+        Raises:
+            CorruptDataError: A partition does not exist, and that is an error.
+        """
         batches = list(partition_batches(start, end))
-        topics = self._topics_of(batches)
-        by_name: dict[PartitionName, PartitionBatch] = {}
-        readers: list[TieredReader] = []
+        names = dict.fromkeys(
+            one.topic
+            for one in batches
+            if one.topic not in known
+            or one.partition not in known[one.topic].partitions
+        )
+        found = find_topics(self._tier, list(names), self._options, skip_missing=True)
+        topics = {**known, **found}
+        existing = []
         for one in batches:
             topic = topics.get(one.topic)
             if topic is None or one.partition not in topic.partitions:
-                self._report(f"Partition {one.name} has been deleted")
+                self._report_deleted(one)
             else:
-                by_name[one.topic, one.partition] = one
-                readers.append(topic.reader(one.partition))
+                existing.append((one, topic))
+        return existing
 
-        def plan(reader: TieredReader) -> tuple[PlannedPartition, list[str]]:
+    def _plan_partitions(
+        self,
+        batches: Sequence[tuple[PartitionBatch, Topic]],
+        logs: Mapping[PartitionName, PartitionLog],
+    ) -> list[PlannedPartition]:
+        """Plan what a batch reads of each partition, and report what is lost.
+
+        Args:
+            batches: What the batch reads of each partition, with its topic.
+            logs: Logs that are listed already; one that does not cover what the batch
+                reads of it, or has changed since, is listed again.
+
+        Raises:
+            CorruptDataError: Offsets are gone or missing, and that is an error.
+            TieredFSError: A log cannot be listed.
+        """
+        by_name = {(one.topic, one.partition): (one, topic) for one, topic in batches}
+        listed = dict(logs)
+
+        def plan_one(reader: TieredReader) -> tuple[PlannedPartition, list[str]]:
             name = reader.partition.topic, reader.partition.partition
-            one, log = by_name[name], listed.pop(name, None)
-            if log is None:
-                start = one.start or 0
-                log = list_log(self._options, topics[one.topic], reader, start=start)
-            return self._plan_partition(one, log)
+            batch, topic = by_name[name]
+            start = batch.start or 0
+            # If a segment of it is gone, this is called again, and lists the log.
+            log = listed.pop(name, None)
+            if log is None or not log.covers(start, batch.end):
+                log = list_log(self._options, topic, reader, start=start)
+            return self._plan_partition(batch, log)
 
+        readers = [topic.reader(one.partition) for one, topic in batches]
         planned: list[PlannedPartition] = []
-        plans = plan_remaining(plan, readers)
-        for one, found in zip(by_name.values(), plans, strict=True):
+        plans = plan_remaining(plan_one, readers)
+        for (one, _), found in zip(batches, plans, strict=True):
             if found is None:
-                self._report(f"Partition {one.name} has been deleted")
+                self._report_deleted(one)
                 continue
             partition, losses = found
             for loss in losses:
                 self._report(loss)
             if partition.resolved.size:
                 planned.append(partition)
-        return tasks_of(planned, self._options, columns)
+        return planned
 
     def _plan_partition(
         self, batch: PartitionBatch, log: PartitionLog
@@ -177,9 +240,7 @@ class StreamPlanner:
             )
         return PlannedPartition(log.topic, there, there, slices), losses
 
-    def _list(
-        self, starts: Offsets = BEGINNING.offsets, *, timed: bool
-    ) -> Mapping[PartitionName, PartitionLog]:
+    def _list(self, starts: Offsets = BEGINNING.offsets, *, timed: bool) -> Listing:
         """List the logs of all partitions that are read.
 
         Args:
@@ -188,30 +249,29 @@ class StreamPlanner:
         """
         options = self._options
         skip_missing = not options.fail_on_data_loss
-        topics = assigned_topics(self._tier, options, skip_missing=skip_missing)
-        self._topics = {name: topic for name, (topic, _) in topics.items()}
+        assigned = assigned_topics(self._tier, options, skip_missing=skip_missing)
+        topics = {name: topic for name, (topic, _) in assigned.items()}
 
-        def each(reader: TieredReader) -> PartitionLog:
+        def list_one(reader: TieredReader) -> PartitionLog:
             name = reader.partition.topic, reader.partition.partition
-            topic, start = self._topics[name[0]], starts.get(name, 0)
+            topic, start = topics[name[0]], starts.get(name, 0)
             return list_log(options, topic, reader, timed=timed, start=start)
 
         readers = [
             topic.reader(number)
-            for topic, numbers in topics.values()
+            for topic, numbers in assigned.values()
             for number in numbers
         ]
-        logs = plan_remaining(each, readers)
-        self._listed = {log.name: log for log in logs if log is not None}
-        return dict(self._listed)
+        logs = plan_remaining(list_one, readers)
+        return Listing(topics, {log.name: log for log in logs if log is not None})
 
     def _check_named_topics(
         self, known: Collection[PartitionName], *, is_new: bool
     ) -> None:
-        """Raise NotFoundError if a topic that is named is missing from a new query.
+        """Raise NotFoundError if a new query names a topic that does not exist.
 
-        Of another query it may have been read, and a loss is accepted then: that it is
-        missing is said once.
+        A query that was begun before may have read the topic. It gets here only if it
+        accepts losses, so a warning is logged, once until the topic exists again.
         """
         topics = {topic for topic, _ in known}
         named = self._options.topics or self._options.assigned or ()
@@ -223,34 +283,30 @@ class StreamPlanner:
                 _log.warning("Topic %s does not exist, and is not read.", name)
         self._missing = frozenset(missing)
 
-    def _begun(self, logs: Mapping[PartitionName, PartitionLog]) -> Offsets:
-        """Return where a new query begins."""
+    def _starting_offsets(self, logs: Mapping[PartitionName, PartitionLog]) -> Offsets:
+        """Return the offset of each partition at which a new query begins."""
         starting = self._options.starting
         assigned: dict[str, tuple[int, ...]] = {}
         for topic, number in logs:
             assigned[topic] = (*assigned.get(topic, ()), number)
         check_named(starting, assigned)
-        begun = {}
+        offsets = {}
         for name, log in logs.items():
-            begun[name] = log.resolve(log.offset_at(starting))
-            if begun[name] < 0:
+            offset = log.resolve(log.offset_at(starting))
+            if offset < 0:
                 raise InvalidArgumentError(
-                    f"option '{starting.option}': {begun[name]} is no offset; -2 is "
+                    f"option '{starting.option}': {offset} is no offset; -2 is "
                     "earliest, -1 is latest"
                 )
-        return begun
+            offsets[name] = offset
+        return offsets
+
+    def _report_deleted(self, batch: PartitionBatch) -> None:
+        self._report(f"Partition {batch.name} has been deleted")
 
     def _report(self, loss: str) -> None:
-        """Fail, or warn, of what may have been lost."""
+        """Fail if a loss is an error; log a warning otherwise."""
         report_loss(loss, fails=self._options.fail_on_data_loss)
-
-    def _topics_of(self, batches: Sequence[PartitionBatch]) -> Mapping[str, Topic]:
-        """Return the topics of partitions; those that are gone are left out."""
-        topics, self._topics = self._topics, {}
-        missing = dict.fromkeys(one.topic for one in batches)
-        names = [name for name in missing if name not in topics]
-        found = find_topics(self._tier, names, self._options, skip_missing=True)
-        return {**topics, **found}
 
     @cached_property
     def _tier(self) -> Tier:
