@@ -27,10 +27,12 @@ from spark.oracle import TIER
 from spark.schemas import headers_of, parse_schema
 from support.segments import records, segment
 from support.stores import KINDS, files_of, fill, make_place, open_store
+from support.transactions import TransactionalLog, put_tiered
 from support.wire import WireRecord, encode_batch
 from tieredfs import Scan, open_tier
 from tieredfs.errors import (
     CorruptBatchError,
+    CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
     PluginError,
@@ -313,6 +315,24 @@ def _expiring(
     store = open_store(place)
     store.delete([e.key for e in store.list() if f"/{0:020d}-" in e.key])
     return reader, planned
+
+
+def test_a_query_of_committed_records_that_ends_in_an_open_transaction_is_a_loss(
+    place: Bucket,
+) -> None:
+    log = TransactionalLog([("plain", 0, 5), ("data", 1, 3), ("plain", 0, 2)])
+    fill(open_store(place), put_tiered(log))
+    options = {
+        "path": place.url,
+        "subscribe": "t",
+        "kafka.isolation.level": "read_committed",
+        "endingOffsets": f'{{"t": {{"0": {log.end}}}}}',
+    }
+    with pytest.raises(CorruptDataError, match="last stable offset at 5"):
+        open_reader("offset bigint", **options).partitions()
+    lenient = open_reader("offset bigint", failOnDataLoss="false", **options)
+    table = pa.Table.from_batches(read_all(lenient))
+    assert table["offset"].to_pylist() == list(range(5))
 
 
 def test_without_fail_on_data_loss_a_task_survives_retention(place: Bucket) -> None:

@@ -23,10 +23,15 @@ HELD = Bounds(100, 300)
 
 
 def resolve(
-    asked: tuple[int, int], held: Bounds = HELD, *, strict: bool
+    asked: tuple[int, int],
+    held: Bounds = HELD,
+    latest: int | None = None,
+    *,
+    strict: bool,
 ) -> tuple[int, int]:
     given = OffsetRange("t", 0, *asked)
-    found = resolve_range(given, held, held.end, fail_on_data_loss=strict)
+    latest = held.end if latest is None else latest
+    found = resolve_range(given, held, latest, fail_on_data_loss=strict)
     assert (found.topic, found.partition) == ("t", 0)
     return found.start, found.end
 
@@ -94,6 +99,33 @@ def test_without_fail_on_data_loss_a_range_that_is_gone_is_empty(
 ) -> None:
     start, end = resolve(asked, strict=False)
     assert start == end
+
+
+UNSTABLE = [((100, 300), (100, 250)), ((260, 270), (260, 260)), ((0, 999), (100, 250))]
+"""Ranges that end after the last stable offset, 250, and what of them can be read."""
+
+
+@pytest.mark.parametrize(("asked", "expected"), UNSTABLE)
+def test_offsets_after_the_last_stable_one_are_a_loss_that_says_where_it_is(
+    asked: tuple[int, int],
+    expected: tuple[int, int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = "the log holds 100 to 299 and has its last stable offset at 250"
+    with pytest.raises(CorruptDataError, match=said):
+        resolve(asked, latest=250, strict=True)
+    with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+        assert resolve(asked, latest=250, strict=False) == expected
+    (warning,) = caplog.messages
+    assert said in warning
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_up_to_the_last_stable_offset_nothing_is_lost(strict: bool) -> None:
+    for asked in ((-2, -1), (100, 250), (200, 240), (280, 280)):
+        start, end = resolve(asked, latest=250, strict=strict)
+        assert end == (250 if asked[1] == -1 else asked[1])
+        assert start == max(asked[0], 100)
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -284,7 +284,7 @@ class _PartitionPlanner:
             asked, log.held, log.latest, fail_on_data_loss=options.fail_on_data_loss
         )
         start = max(resolved.start, wanted.start)
-        end = max(start, min(resolved.end, log.latest, wanted.end))
+        end = max(start, min(resolved.end, wanted.end))
         left = replace(resolved, start=start, end=end)
         return PlannedPartition(self.topic, asked, left, log.slices(start, end))
 

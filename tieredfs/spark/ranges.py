@@ -47,12 +47,13 @@ def resolve_range(
         asked: What was asked for; EARLIEST means the beginning of the log.
         held: The offsets of the log.
         latest: What LATEST means: the end of the log, or its last stable offset.
-        fail_on_data_loss: Whether offsets that are gone are an error.
+        fail_on_data_loss: Whether it is an error that offsets cannot be read: because
+            they are gone, or not before ``latest``.
 
     Raises:
         InvalidArgumentError: An offset is invalid.
         OffsetOutOfRangeError: The start is after the end.
-        CorruptDataError: Offsets are gone, and ``fail_on_data_loss`` is true.
+        CorruptDataError: Offsets cannot be read, and ``fail_on_data_loss`` is true.
     """
     name = f"topic {asked.topic} partition {asked.partition}"
     start = held.beginning if asked.start == EARLIEST else asked.start
@@ -68,13 +69,15 @@ def resolve_range(
             f"offset {end} for {name}. Check startingOffsets and endingOffsets, or the "
             "times that were given in their place."
         )
-    kept = max(start, held.beginning), min(end, held.end)
+    kept = max(start, held.beginning), min(end, latest)
     if kept != (start, end) and start != end:
-        report_loss(
+        loss = (
             f"{name}: offsets {start} to {end - 1} are asked for, the log holds "
-            f"{held.beginning} to {held.end - 1}",
-            fails=fail_on_data_loss,
+            f"{held.beginning} to {held.end - 1}"
         )
+        if latest < min(end, held.end):
+            loss += f" and has its last stable offset at {latest}"
+        report_loss(loss, fails=fail_on_data_loss)
         start, end = kept[0], max(kept)
     return replace(asked, start=start, end=end)
 
