@@ -166,23 +166,32 @@ def test_a_time_goes_before_times_and_times_before_offsets_which_are_not_looked_
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "said"),
     [
-        {"startingTimestamp": "-3"},
-        {"endingTimestamp": "-4"},
-        {"endingTimestamp": "9223372036854775808"},
-        {"startingTimestamp": "1_000"},
-        {"startingTimestamp": "1.5"},
-        {"endingOffsetsByTimestamp": '{"a": {"0": -3}}'},
-        {"endingOffsetsByTimestamp": '{"a": {"0": "5"}}'},
+        ({"startingTimestamp": "-3"}, "-3 is no time; give milliseconds since 1970"),
+        ({"endingTimestamp": "-4"}, "-4 is no time; give milliseconds since 1970"),
+        (
+            {"endingTimestamp": "9223372036854775808"},
+            "Expected a single long value, got 9223372036854775808",
+        ),
+        ({"startingTimestamp": "1_000"}, "Expected a single long value, got 1_000"),
+        ({"startingTimestamp": "1.5"}, r"Expected a single long value, got 1\.5"),
+        (
+            {"endingOffsetsByTimestamp": '{"a": {"0": -3}}'},
+            "-3 is no time; give milliseconds since 1970",
+        ),
+        (
+            {"endingOffsetsByTimestamp": '{"a": {"0": "5"}}'},
+            r'Expected e\.g\. \{"topicA": \{"0": 123456789',
+        ),
     ],
     ids=str,
 )
 def test_what_is_no_time_is_refused_with_the_name_of_the_option(
-    given: Mapping[str, str],
+    given: Mapping[str, str], said: str
 ) -> None:
     (name,) = given
-    with pytest.raises(InvalidArgumentError, match=name):
+    with pytest.raises(InvalidArgumentError, match=f"option '{name}': {said}"):
         parse(subscribe="a", **given)
 
 

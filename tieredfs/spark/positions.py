@@ -153,10 +153,11 @@ def _time(options: GivenOptions, name: str) -> Position | None:
 
 def _milliseconds(text: str) -> int:
     try:
-        return _known_time(to_long(text))
+        time = to_long(text)
     except InvalidArgumentError as error:
         msg = f"Expected a single long value, got {text}"
         raise InvalidArgumentError(msg) from error
+    return _known_time(time)
 
 
 def _times(options: GivenOptions, name: str) -> Position | None:
@@ -173,7 +174,7 @@ def _times(options: GivenOptions, name: str) -> Position | None:
 def _known_time(time: int) -> int:
     if time < EARLIEST:  # Kafka has other meanings for some of them
         raise InvalidArgumentError(
-            f"{time} is no time: give milliseconds since 1970, -1 for latest, or -2 "
+            f"{time} is no time; give milliseconds since 1970, -1 for latest, or -2 "
             "for earliest"
         )
     return time
