@@ -124,10 +124,15 @@ def test_names_of_options_are_in_any_case(name: str) -> None:
         {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "1000"},
         {"maxOffsetsPerTrigger": "ten"},
         {"maxTriggerDelay": "soonish"},
+        {
+            "minOffsetsPerTrigger": "-5",
+            "maxOffsetsPerTrigger": "-3",
+            "maxTriggerDelay": "soonish",
+        },
         {"kafkaConsumer.pollTimeoutMs": "5000", "fetchOffset.numRetries": "5"},
         {"kafka.isolation.level": "read_uncommitted"},
     ],
-    ids=lambda options: next(iter(options)),
+    ids=str,
 )
 def test_options_that_change_no_answer_are_ignored(ignored: Mapping[str, str]) -> None:
     assert parse(subscribe="a", **ignored) == parse(subscribe="a")

@@ -14,7 +14,14 @@ from tieredfs.integers import MAX_INT64
 from tieredfs.spark.given import GivenOptions, to_long
 from tieredfs.spark.stream_offset import Offsets
 
-__all__ = ["EVERYTHING_NEW", "Admission", "TriggerDelay", "parse_admission", "prorate"]
+__all__ = [
+    "EVERYTHING_NEW",
+    "Admission",
+    "TriggerDelay",
+    "check_limits",
+    "parse_admission",
+    "prorate",
+]
 
 _DURATION: Final = re.compile(r"(-?[0-9]+)([a-z]*)")
 _MILLISECONDS: Final = {
@@ -27,7 +34,9 @@ _MILLISECONDS: Final = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
-_DEFAULT_DELAY: Final = "15m"
+_DEFAULT_DELAY_MS: Final = 15 * 60_000
+_MIN: Final = "minOffsetsPerTrigger"
+_MAX: Final = "maxOffsetsPerTrigger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +51,44 @@ class Admission:
 
     min_offsets: int | None = None
     max_offsets: int | None = None
-    max_delay_ms: int = 900_000
+    max_delay_ms: int = _DEFAULT_DELAY_MS
 
 
 EVERYTHING_NEW: Final = Admission()
 
 
-def parse_admission(options: GivenOptions) -> Admission:
-    """Parse the limits of a batch.
+def check_limits(options: GivenOptions) -> None:
+    """Check that the smallest number of offsets in a batch is not above the largest.
+
+    Kafka's source checks this in batch queries, too, which otherwise ignore the limits
+    of a stream's batches.
 
     Raises:
-        InvalidArgumentError: One is no number, a duration has no unit that is known, or
-            the smallest number of offsets is above the largest.
+        InvalidArgumentError: It is above, or one of the two is no number.
     """
-    fewest = options.parse("minOffsetsPerTrigger", to_long)
-    most = options.parse("maxOffsetsPerTrigger", _limit)
+    if _MIN not in options or _MAX not in options:
+        return
+    fewest, most = options.parse(_MIN, to_long), options.parse(_MAX, to_long)
     if fewest is not None and most is not None and fewest > most:
         raise InvalidArgumentError(
             f"The value of minOffsetPerTrigger({fewest}) is higher than the "
             f"maxOffsetsPerTrigger({most})."
         )
+
+
+def parse_admission(options: GivenOptions) -> Admission:
+    """Parse the limits of a stream's batches; ``check_limits`` compares them.
+
+    Raises:
+        InvalidArgumentError: A limit is no number or below 0, or a duration has no unit
+            that is known.
+    """
     delay = options.parse("maxTriggerDelay", _milliseconds)
-    if delay is None:
-        delay = _milliseconds(_DEFAULT_DELAY)
-    return Admission(fewest, most, delay)
+    return Admission(
+        options.parse(_MIN, to_long),
+        options.parse(_MAX, _limit),
+        _DEFAULT_DELAY_MS if delay is None else delay,
+    )
 
 
 def prorate(limit: int, starts: Offsets, ends: Offsets) -> Offsets:

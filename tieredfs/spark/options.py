@@ -14,7 +14,12 @@ from tieredfs.format.records.schema import COLUMNS
 from tieredfs.integers import MAX_INT32
 from tieredfs.log.read.scan import Isolation
 from tieredfs.options import DEFAULTS, Options
-from tieredfs.spark.admission import EVERYTHING_NEW, Admission, parse_admission
+from tieredfs.spark.admission import (
+    EVERYTHING_NEW,
+    Admission,
+    check_limits,
+    parse_admission,
+)
 from tieredfs.spark.by_partition import parse_partitions
 from tieredfs.spark.given import GivenOptions, to_boolean, to_long, to_positive
 from tieredfs.spark.pattern import TopicPattern
@@ -65,7 +70,6 @@ _CHECKED: Final[Mapping[str, Callable[[str], int]]] = {
 }
 """Numbers for a broker's client: one that is wrong is refused, others are ignored."""
 
-_COMPARED: Final = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")
 _ENDINGS: Final = {
     "endingOffsets": "ending offset",
     "endingOffsetsByTimestamp": "ending timestamp",
@@ -139,8 +143,6 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """
     options = GivenOptions(given)
     _check_general(options)
-    if all(name in options for name in _COMPARED):
-        parse_admission(options)
     starting, ending = parse_starting(options), parse_ending(options)
     check_order(starting, ending)
     return _parsed(options, starting, ending)
@@ -175,6 +177,7 @@ def _check_general(options: GivenOptions) -> None:
         raise InvalidArgumentError(_NO_PATH)
     view = options.parse("view", _view)
     _check_strategy(options, is_view=view is not None)
+    check_limits(options)
     for name, check in _CHECKED.items():
         options.parse(name, check)
 
