@@ -4,19 +4,32 @@ import subprocess
 import sys
 from typing import Final
 
+import pytest
+
 _CODE: Final = """
 import gc
 from pyspark.sql.datasource import InputPartition
-from tieredfs.spark.record_reader import read_task
+from pyspark.sql.types import LongType, StructType
+from tieredfs.spark.source import TieredFSDataSource
+options = {{"path": "memory://t", {option}}}
+reader = TieredFSDataSource(options).reader(StructType().add({column!r}, LongType()))
 for _ in range(2):
-    assert list(read_task(InputPartition(None), ("offset",))) == []
+    assert list(reader.read(InputPartition(None))) == []
 print(len(gc.get_objects()), gc.get_freeze_count())
 """
 
 
-def test_the_collection_after_each_task_does_not_look_at_what_is_imported() -> None:
+@pytest.mark.parametrize(
+    ("option", "column"),
+    [('"subscribe": "t"', "offset"), ('"view": "segments"', "bytes")],
+    ids=["records", "view"],
+)
+def test_the_collection_after_each_task_does_not_look_at_what_is_imported(
+    option: str, column: str
+) -> None:
+    code = _CODE.format(option=option, column=column)
     done = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-c", _CODE], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     seen, frozen = map(int, done.stdout.split())
     assert frozen > 10_000

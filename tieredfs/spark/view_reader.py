@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.task_partition import TaskPartition
 from tieredfs.spark.views import plan_view
+from tieredfs.spark.worker import freeze_imports
 
 __all__ = ["ViewReader"]
 
@@ -33,5 +34,6 @@ class ViewReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
+        freeze_imports()
         if isinstance(partition, TaskPartition):
             yield from partition.task.read(self.columns)
