@@ -16,6 +16,7 @@ from spark.oracle import TIER
 from support.kafka_data import KAFKA, REMOTE
 from support.segments import records, segment
 from support.stores import files_of, fill, make_place, open_store
+from support.transactions import TransactionalLog, put_tiered
 from support.wire import WireRecord, encode_batch
 from tieredfs import RequestEvent, Tier, open_tier
 from tieredfs.errors import (
@@ -110,6 +111,27 @@ def test_a_transaction_that_another_leader_has_replaced_has_no_row(
     assert len(rows_of("transactions", place.url)) == 1
     fill(open_store(place), segment(FOLDER, 5, log, epochs=epochs))
     assert rows_of("transactions", place.url) == []
+
+
+def test_a_transaction_that_is_open_where_the_log_ends_has_no_last_offset(
+    place: Bucket,
+) -> None:
+    aborted, opened = 1, 2
+    log = TransactionalLog(
+        [
+            ("data", aborted, 4),
+            ("abort", aborted, 0),
+            ("plain", 0, 5),
+            ("data", opened, 3),
+            ("plain", 0, 2),
+        ]
+    )
+    fill(open_store(place), put_tiered(log))
+    found = [
+        (row["producer_id"], row["first_offset"], row["last_offset"], row["state"])
+        for row in rows_of("transactions", place.url)
+    ]
+    assert found == [(aborted, 0, 4, "aborted"), (opened, 10, None, "open")]
 
 
 def test_verify_has_a_row_without_an_error_for_each_whole_segment() -> None:
@@ -273,12 +295,14 @@ def test_views_are_of_the_partitions_that_are_asked_for() -> None:
         {"view": "segments", "startingOffsets": "earliest"},
         {"view": "segments", "columns": "offset"},
         {"view": "segments", "minPartitions": "3"},
+        {"view": "offsets", "failOnDataLoss": "false"},
+        {"view": "transactions", "KAFKA.isolation.level": "read_committed"},
     ],
     ids=str,
 )
 def test_what_a_view_cannot_be_is_refused_by_name(given: Mapping[str, str]) -> None:
     name = list(given)[-1]
-    with pytest.raises(InvalidArgumentError, match=f"'{name}'"):
+    with pytest.raises(InvalidArgumentError, match=f"(?i)'{name}'"):
         parse_options({"path": "x", **given})
 
 

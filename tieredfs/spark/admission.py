@@ -80,8 +80,8 @@ def parse_admission(options: GivenOptions) -> Admission:
     """Parse the limits of a stream's batches; ``check_limits`` compares them.
 
     Raises:
-        InvalidArgumentError: A limit is no number or below 0, or a duration has no unit
-            that is known.
+        InvalidArgumentError: A limit is no number, the largest number of offsets is
+            below 0, or the delay has no unit that is known.
     """
     delay = options.parse("maxTriggerDelay", _milliseconds)
     return Admission(

@@ -60,8 +60,10 @@ _OF_RECORDS: Final = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "columns",
+    "failOnDataLoss",
+    "kafka.isolation.level",
 )
-"""Options that would be without effect on a view."""
+"""Options about records, which would have no effect on a view."""
 
 _CHECKED: Final[Mapping[str, Callable[[str], int]]] = {
     "kafkaConsumer.pollTimeoutMs": to_long,
