@@ -20,7 +20,8 @@ from support.segments import segment
 from support.stores import fill, make_place, open_store
 from support.wire import WireRecord, encode_batch
 from tieredfs.spark.options import parse_options
-from tieredfs.spark.views import VIEWS, plan_view
+from tieredfs.spark.view_columns import VIEWS
+from tieredfs.spark.views import plan_view
 
 CASES = {case.name: case for case in oracle_cases()}
 READ = [

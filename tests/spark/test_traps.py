@@ -35,9 +35,9 @@ from support.stores import CLOUDS, files_of, fill, make_place, open_store
 from support.wire import encode_batch
 from tieredfs import ObjectStore
 from tieredfs.spark import TieredFSDataSource
-from tieredfs.spark.options import VIEW_NAMES
 from tieredfs.spark.record_reader import FilteringReader, TieredFSReader
 from tieredfs.spark.stream_reader import TieredFSStreamReader
+from tieredfs.spark.view_columns import VIEWS
 
 OFFSET = StructType().add("offset", LongType())
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
@@ -179,7 +179,7 @@ def test_the_partition_that_spark_makes_up_has_no_rows(load: Load) -> None:
         ({"subscribePattern": "", "includeHeaders": "true"}, ""),
         ({"subscribePattern": "", "columns": "timestamp, topic"}, ""),
         ({"subscribePattern": ""}, "topic string, key binary, timestampType int"),
-        *(({"view": view}, "") for view in VIEW_NAMES),
+        *(({"view": view}, "") for view in VIEWS),
     ],
     ids=str,
 )

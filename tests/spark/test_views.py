@@ -26,8 +26,9 @@ from tieredfs.errors import (
 )
 from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.spark import views
-from tieredfs.spark.options import VIEW_NAMES, parse_options
-from tieredfs.spark.views import VIEWS, plan_view
+from tieredfs.spark.options import parse_options
+from tieredfs.spark.view_columns import VIEWS
+from tieredfs.spark.views import plan_view
 
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -39,8 +40,10 @@ def rows_of(view: str, path: str = str(TIER), **given: str) -> list[dict[str, An
     return [row for task in tasks for b in task.read(names) for row in b.to_pylist()]
 
 
-def test_there_are_four_views() -> None:
-    assert tuple(VIEWS) == VIEW_NAMES
+def test_each_view_is_an_option_and_has_rows() -> None:
+    for view in VIEWS:
+        assert parse_options({"path": "x", "view": view.upper()}).view == view
+        assert rows_of(view, subscribe="o2")
 
 
 def test_segments_are_those_of_the_tier_with_their_bounds_and_sizes() -> None:
@@ -306,7 +309,7 @@ def test_what_a_view_cannot_be_is_refused_by_name(given: Mapping[str, str]) -> N
         parse_options({"path": "x", **given})
 
 
-@pytest.mark.parametrize("view", VIEW_NAMES)
+@pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_a_table_in_spark(view: str, load: Load) -> None:
     frame = load({"view": view, "subscribe": "o2"})
     assert frame.columns == list(VIEWS[view])

@@ -57,8 +57,14 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "StringEndsWith": str.endswith,
     "StringContains": operator.contains,
 }
-_LOWER: Final = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "In")
-_UPPER: Final = ("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "In")
+_LOWER_BOUNDS: Final = (
+    "EqualTo",
+    "EqualNullSafe",
+    "GreaterThan",
+    "GreaterThanOrEqual",
+    "In",
+)
+_UPPER_BOUNDS: Final = ("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "In")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +127,9 @@ def wanted_by(filters: "Iterable[Filter]") -> Wanted:
 def _within_offsets(wanted: Wanted, condition: Condition) -> Wanted:
     offsets = _values(condition, int)
     start, end = wanted.start, wanted.end
-    if offsets and condition.kind in _LOWER:
+    if offsets and condition.kind in _LOWER_BOUNDS:
         start = max(start, min(offsets) + (condition.kind == "GreaterThan"))
-    if offsets and condition.kind in _UPPER:
+    if offsets and condition.kind in _UPPER_BOUNDS:
         end = min(end, max(offsets) + (condition.kind != "LessThan"))
     return replace(wanted, start=start, end=end)
 
@@ -131,7 +137,7 @@ def _within_offsets(wanted: Wanted, condition: Condition) -> Wanted:
 def _since(wanted: Wanted, condition: Condition) -> Wanted:
     """Raise the smallest timestamp: of a segment only the largest one is known."""
     times = _values(condition, datetime)
-    if not times or condition.kind not in _LOWER:
+    if not times or condition.kind not in _LOWER_BOUNDS:
         return wanted
     since = min(map(to_milliseconds, times))
     return replace(

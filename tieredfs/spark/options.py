@@ -34,8 +34,9 @@ from tieredfs.spark.positions import (
     parse_starting,
     parse_stream_starting,
 )
+from tieredfs.spark.view_columns import VIEWS
 
-__all__ = ["VIEW_NAMES", "SourceOptions", "parse_options", "parse_stream_options"]
+__all__ = ["SourceOptions", "parse_options", "parse_stream_options"]
 
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
 _REFUSED: Final = (
@@ -45,9 +46,6 @@ _REFUSED: Final = (
     "kafka.enable.auto.commit",
     "kafka.interceptor.classes",
 )
-VIEW_NAMES: Final = ("segments", "offsets", "transactions", "verify")
-"""Tables of what a tier is made of."""
-
 _OF_RECORDS: Final = (
     "startingOffsets",
     "endingOffsets",
@@ -70,7 +68,7 @@ _CHECKED: Final[Mapping[str, Callable[[str], int]]] = {
     "fetchOffset.numRetries": partial(to_long, largest=MAX_INT32),
     "fetchOffset.retryIntervalMs": to_long,
 }
-"""Numbers for a broker's client: one that is wrong is refused, others are ignored."""
+"""Options for Kafka's client. Their values are ignored, but have to be numbers."""
 
 _ENDINGS: Final = {
     "endingOffsets": "ending offset",
@@ -135,6 +133,11 @@ class SourceOptions:
     topic_id: str | None = None
     cache_dir: str | None = None
     tuned: Options = DEFAULTS
+
+    @property
+    def names_topics(self) -> bool:
+        """Whether the topics are named, and neither found by a pattern nor all."""
+        return self.topics is not None or self.assigned is not None
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -231,8 +234,8 @@ def _check_strategy(options: GivenOptions, *, is_view: bool) -> None:
 
 
 def _view(value: str) -> str:
-    if value.lower() not in VIEW_NAMES:
-        msg = f"there is no view '{value}'; there are {', '.join(VIEW_NAMES)}"
+    if value.lower() not in VIEWS:
+        msg = f"there is no view '{value}'; there are {', '.join(VIEWS)}"
         raise InvalidArgumentError(msg)
     return value.lower()
 

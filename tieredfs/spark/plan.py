@@ -201,10 +201,12 @@ def assigned_topics(
     Raises:
         NotFoundError: A topic that is named does not exist.
     """
-    is_named = options.topics is not None or options.assigned is not None
     names = dict(topic_names(tier, options))
     topics = find_topics(
-        tier, list(names), options, skip_missing=skip_missing or not is_named
+        tier,
+        list(names),
+        options,
+        skip_missing=skip_missing or not options.names_topics,
     )
     # As in Kafka's source a partition that is not there is left out.
     return {

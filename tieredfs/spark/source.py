@@ -16,7 +16,7 @@ from tieredfs.spark.options import (
 )
 from tieredfs.spark.redaction import hide_credentials
 from tieredfs.spark.rows import HEADERS, TYPES
-from tieredfs.spark.views import VIEWS
+from tieredfs.spark.view_columns import VIEWS
 
 try:
     from pyspark.sql.datasource import (

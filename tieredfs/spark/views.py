@@ -36,10 +36,11 @@ from tieredfs.model import (
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.plan import open_source, topic_names
 from tieredfs.spark.tasks import TASK_BYTES
+from tieredfs.spark.view_columns import VIEWS
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.tier import Tier
 
-__all__ = ["VIEWS", "ViewTask", "plan_view"]
+__all__ = ["ViewTask", "plan_view"]
 
 _Row: TypeAlias = "tuple[object, ...]"
 _BATCH_ROWS: Final = 10_000
@@ -50,38 +51,6 @@ _ARROW: Final = {
     "bigint": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-_PARTITION: Final = {"topic": "string", "topic_id": "string", "partition": "int"}
-_SEGMENT: Final = {
-    **_PARTITION,
-    "start_offset": "bigint",
-    "end_offset": "bigint",
-    "id": "string",
-}
-VIEWS: Final[Mapping[str, Mapping[str, str]]] = {
-    "segments": {
-        **_SEGMENT,
-        "max_timestamp": "timestamp",
-        "bytes": "bigint",
-        "stored_bytes": "bigint",
-    },
-    "offsets": {
-        **_PARTITION,
-        "start_offset": "bigint",
-        "end_offset": "bigint",
-        "stable_offset": "bigint",
-        "segments": "bigint",
-        "bytes": "bigint",
-    },
-    "transactions": {
-        **_PARTITION,
-        "producer_id": "bigint",
-        "first_offset": "bigint",
-        "last_offset": "bigint",
-        "state": "string",
-    },
-    "verify": {**_SEGMENT, "bytes": "bigint", "error": "string", "detail": "string"},
-}
-"""The columns of each view with Spark's types; ends of offsets are exclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +142,16 @@ def _chosen(tier: Tier, options: SourceOptions) -> list[TopicIdPartition]:
     Raises:
         NotFoundError: A topic that is named does not exist.
     """
-    is_named = options.topics is not None or options.assigned is not None
     every: dict[str, list[TopicIdPartition]] = {}
-    for one in () if is_named else tier.storage.list_partitions():
+    for one in () if options.names_topics else tier.storage.list_partitions():
         every.setdefault(one.topic, []).append(one)
     found: list[TopicIdPartition] = []
     for name, numbers in topic_names(tier, options):
-        own = _named(tier, name, options.topic_id) if is_named else every.get(name, [])
+        own = (
+            _named(tier, name, options.topic_id)
+            if options.names_topics
+            else every.get(name, [])
+        )
         found += (
             one
             for one in own
