@@ -65,8 +65,8 @@ CAUSES = {
         "Some data may have been lost; set failOnDataLoss to false",
     ],
     "stream-restart-other-topic": [
-        "Partitions o3.alpha-0, o3.alpha-1 have been deleted",
-        "Some data may have been lost; set failOnDataLoss to false",
+        "The query has read o3.alpha-0, o3.alpha-1 before, which its options leave out",
+        "set failOnDataLoss to false",
     ],
     "loss-between-runs-true": [
         "Offsets 40 to 119 of o7-0 are to be read, the log begins at 80",

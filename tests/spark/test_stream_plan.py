@@ -124,6 +124,46 @@ def test_when_nothing_is_new_the_end_is_the_start_as_it_was_logged(
     assert next_end(stream(place), kafkas) == kafkas
 
 
+@pytest.mark.parametrize("prepares", [True, False])
+def test_a_tier_that_is_behind_is_refused_before_spark_logs_its_end(
+    place: Bucket, *, prepares: bool
+) -> None:
+    append(place, 0)
+    start: dict[str, object] = {TOPIC: {"0": 15}}
+    reader = stream(place)
+    if prepares:
+        reader.prepareForTriggerAvailableNow()
+    with pytest.raises(CorruptDataError, match="changed from 15 to 10: either this ti"):
+        next_end(reader, start)
+    append(place, 10)
+    reader = stream(place)
+    end = next_end(reader, start)
+    assert rows(reader, start, end) == [(TOPIC, 0, n) for n in range(15, 20)]
+
+
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ({"subscribe": TOPIC}, "other-0, t2-0"),
+        ({"subscribePattern": "^t2?$"}, "other-0"),
+        ({"assign": '{"t": [0], "t2": [0]}'}, "other-0"),
+    ],
+    ids=["subscribe", "pattern", "assign"],
+)
+def test_what_was_read_and_is_left_out_now_is_refused_by_its_name(
+    place: Bucket, options: dict[str, str], left_out: str
+) -> None:
+    start: dict[str, object] = {}
+    for topic in ("other", TOPIC, "t2"):
+        append(place, 0, topic=topic)
+        start[topic] = {"0": 10}
+    changed = {"path": place.url, "startingOffsets": "earliest", **options}
+    reader = TieredFSStreamReader(parse_stream_options(changed), ("offset",))
+    with pytest.raises(InvalidArgumentError, match=f"has read {left_out} before"):
+        next_end(reader, start)
+    assert next_end(stream(place, subscribe=f"{TOPIC},other,t2"), start) == start
+
+
 def test_a_query_that_ends_by_itself_reads_nothing_that_came_later(
     place: Bucket,
 ) -> None:

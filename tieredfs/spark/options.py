@@ -139,6 +139,14 @@ class SourceOptions:
         """Whether the topics are named, and neither found by a pattern nor all."""
         return self.topics is not None or self.assigned is not None
 
+    def selects(self, topic: str, partition: int) -> bool:
+        """Return whether a partition is among those that are to be read."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.assigned is not None:
+            return partition in self.assigned.get(topic, ())
+        return self.pattern is None or self.pattern.matches(topic)
+
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Parse the options of a batch query; their names may be in any case.

@@ -1,7 +1,7 @@
 """Plan the batches of a stream, one after the other, on the driver."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -31,6 +31,7 @@ from tieredfs.spark.stream_ranges import (
     PartitionBatch,
     deleted_partitions,
     partition_batches,
+    shrunk_partitions,
 )
 from tieredfs.spark.tasks import Task
 from tieredfs.tier import Tier
@@ -99,7 +100,10 @@ class StreamPlanner:
         Raises:
             NotFoundError: The tier or a topic does not exist.
             InvalidArgumentError: The starting offsets do not name the partitions that
-                are read, or a time is after all records.
+                are read, a time is after all records, or an option leaves out what the
+                query has read.
+            CorruptDataError: A log ends before ``start``, or was deleted, and
+                ``failOnDataLoss`` is true.
             TieredFSError: A log cannot be listed.
         """
         listing = self._target
@@ -113,6 +117,8 @@ class StreamPlanner:
         ends: Offsets = self.latest
         begun = self._starting_offsets(logs) if start.is_beginning else {}
         starts = begun if start.is_beginning else start.offsets
+        if self._options.fail_on_data_loss:
+            self._check_nothing_is_lost(starts, ends)
         if is_limited:
             if self._delay.waits(starts, ends):
                 return start
@@ -141,8 +147,7 @@ class StreamPlanner:
         """
         deleted = deleted_partitions(start, end)
         if deleted:
-            names = ", ".join(f"{topic}-{number}" for topic, number in deleted)
-            self._report(f"Partitions {names} have been deleted")
+            self._report(f"Partitions {_names(deleted)} have been deleted")
         # A listing serves the batch whose end it has found, not later ones: by then
         # its segments may have been deleted.
         listing, self._unused = self._unused, Listing()
@@ -283,6 +288,26 @@ class StreamPlanner:
                 _log.warning("Topic %s does not exist, and is not read.", name)
         self._missing = frozenset(missing)
 
+    def _check_nothing_is_lost(self, starts: Offsets, ends: Offsets) -> None:
+        """Fail before Spark logs an end that no later run could get past.
+
+        Args:
+            starts: Where the batch begins.
+            ends: Where the logs end.
+        """
+        missing = sorted(starts.keys() - ends.keys())
+        unselected = [one for one in missing if not self._options.selects(*one)]
+        if unselected:
+            raise InvalidArgumentError(
+                f"The query has read {_names(unselected)} before, which its options "
+                "leave out now: select them again, begin with another checkpoint, or "
+                "set failOnDataLoss to false to forget where they were read up to."
+            )
+        if missing:
+            self._report(f"Partitions {_names(missing)} have been deleted")
+        for loss in shrunk_partitions(starts, ends):
+            self._report(loss)
+
     def _starting_offsets(self, logs: Mapping[PartitionName, PartitionLog]) -> Offsets:
         """Return the offset of each partition at which a new query begins."""
         starting = self._options.starting
@@ -311,3 +336,7 @@ class StreamPlanner:
     @cached_property
     def _tier(self) -> Tier:
         return open_source(self._options)
+
+
+def _names(partitions: Iterable[PartitionName]) -> str:
+    return ", ".join(f"{topic}-{number}" for topic, number in partitions)

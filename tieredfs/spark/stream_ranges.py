@@ -10,7 +10,12 @@ from tieredfs.log.read.reader import Bounds
 from tieredfs.spark.ranges import OffsetRange
 from tieredfs.spark.stream_offset import Offsets, PartitionName, StreamOffset
 
-__all__ = ["PartitionBatch", "deleted_partitions", "partition_batches"]
+__all__ = [
+    "PartitionBatch",
+    "deleted_partitions",
+    "partition_batches",
+    "shrunk_partitions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +53,7 @@ class PartitionBatch:
                 f"Added partition {self.name} starts from {held.beginning} instead of 0"
             )
         if self.end < start:
-            losses.append(
-                f"Partition {self.name}'s offset was changed from {start} to "
-                f"{self.end}: either a start is beyond the end of the log, or the "
-                "topic was deleted and created again"
-            )
+            losses.append(_shrunk(self.name, start, self.end))
             return OffsetRange(self.topic, self.partition, start, start), losses
         first, stop = max(start, held.beginning), min(self.end, latest)
         bounds = []
@@ -85,6 +86,20 @@ def partition_batches(
             yield PartitionBatch(topic, partition, first, stop)
 
 
+def shrunk_partitions(starts: Offsets, ends: Offsets) -> list[str]:
+    """Return what may have been lost of the logs that end before a batch begins.
+
+    Args:
+        starts: Where the batch begins.
+        ends: Where the logs end.
+    """
+    return [
+        _shrunk(f"{topic}-{partition}", start, ends[topic, partition])
+        for (topic, partition), start in starts.items()
+        if ends.get((topic, partition), start) < start
+    ]
+
+
 def deleted_partitions(start: StreamOffset, end: StreamOffset) -> list[PartitionName]:
     """Return the partitions that were there before a batch, and are not at its end."""
     return sorted(_starts(start, end).keys() - end.offsets.keys())
@@ -94,3 +109,11 @@ def _starts(start: StreamOffset, end: StreamOffset) -> Offsets:
     if start.is_beginning:
         return {one: end.begun.get(one, 0) for one in end.offsets}
     return start.offsets
+
+
+def _shrunk(name: str, start: int, end: int) -> str:
+    return (
+        f"Partition {name}'s offset was changed from {start} to {end}: either this "
+        "tier has less than the one that was read, or a start is beyond the end of the "
+        "log, or the topic was deleted and created again"
+    )

@@ -74,7 +74,10 @@ class TieredFSStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             NotFoundError: The tier or a topic does not exist.
             InvalidArgumentError: The starting offsets do not name the partitions that
-                are read, or a time is after all records.
+                are read, a time is after all records, or an option leaves out what the
+                query has read.
+            CorruptDataError: A log ends before ``start``, or was deleted, and
+                ``failOnDataLoss`` is true.
             TieredFSError: A log cannot be listed.
         """
         begin = StreamOffset.parse(start)
