@@ -1,4 +1,4 @@
-"""What becomes of data that may have been lost: ``failOnDataLoss`` decides."""
+"""Report data that may have been lost: ``failOnDataLoss`` makes it an error."""
 
 import logging
 from typing import Final
@@ -11,14 +11,14 @@ _log: Final = logging.getLogger("tieredfs.spark")
 
 
 def report_loss(loss: str, *, fails: bool) -> None:
-    """Fail, or log a warning.
+    """Report that data may have been lost: raise an error, or log a warning.
 
     Args:
         loss: What may have been lost, a sentence without a full stop.
-        fails: Whether it is an error.
+        fails: Whether to raise an error, as ``failOnDataLoss`` asks.
 
     Raises:
-        CorruptDataError: It is.
+        CorruptDataError: ``fails`` is true.
     """
     if fails:
         raise CorruptDataError(

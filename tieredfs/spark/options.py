@@ -94,7 +94,8 @@ class SourceOptions:
         assigned: The partitions assigned, by topic; None for another strategy.
         starting: Where each partition begins.
         ending: Where each partition ends (exclusive).
-        no_match: What a start by time is when every record is older.
+        no_match: Whether a start at a time fails if every record of a partition is
+            older.
         isolation: Whether the records of aborted transactions are left out, and the
             latest offset is the last stable one.
         include_headers: Whether there is a headers column.

@@ -23,16 +23,18 @@ __all__ = ["PartitionLog", "list_log"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """A log.
+    """The log of one partition, as it was listed.
 
     Attributes:
         options: What was asked for.
         topic: The topic.
         reader: The partition.
-        segments: Its segments, or those that have what is read.
-        held: The offsets that they have.
+        segments: All of its segments, or at least those that have ``listed_from - 1``
+            and later offsets.
+        held: First offset and end (exclusive) of these segments.
         latest: What latest means: the end of the log, or its last stable offset.
-        listed_from: The offset from which on its segments were listed; 0 for all.
+        listed_from: First offset that can be read from these segments; 0 if all of the
+            log was listed.
     """
 
     options: SourceOptions
@@ -49,16 +51,18 @@ class PartitionLog:
         return self.topic.name, self.reader.partition.partition
 
     def covers(self, start: int, end: int) -> bool:
-        """Return whether what was listed of the log has the offsets ``[start, end)``.
+        """Return whether the offsets ``[start, end)`` can be planned without listing.
 
-        It has not if they begin before what was listed, or end after the log did then.
+        They cannot if they begin before the segments that were listed, or end after the
+        log ended then.
         """
         return self.listed_from <= start and end <= self.latest
 
     def offset_at(self, position: Position) -> int:
-        """Return where the log is to be begun, or ended; a time is looked up.
+        """Return the offset at which a query begins, or ends, to read the log.
 
-        An offset, which may be EARLIEST or LATEST, is returned as it was asked for.
+        A time is looked up. An offset, which may be EARLIEST or LATEST, is returned as
+        it was given.
 
         Raises:
             InvalidArgumentError: All records are older than a start, and that is an
@@ -119,8 +123,8 @@ class PartitionLog:
             raise InvalidArgumentError(
                 f"option '{position.option}': No offset matched from request of "
                 f"topic-partition {topic}-{number} and timestamp "
-                f"{position.of(topic, number)}. With "
-                "startingOffsetsByTimestampStrategy=latest nothing is read of it."
+                f"{position.of(topic, number)}. Set "
+                "startingOffsetsByTimestampStrategy to latest to skip this partition."
             )
 
 
@@ -132,15 +136,16 @@ def list_log(
     timed: bool = False,
     start: int = 0,
 ) -> PartitionLog:
-    """List a partition once: range and segments are of one moment.
+    """List a partition once, so that its bounds and segments are of one moment.
 
     Args:
         options: What was asked for.
         topic: The topic.
         reader: The partition.
         timed: Whether times are looked up in it.
-        start: Where reading begins; of what is before it, the last offset is needed:
-            as long as the log has that, it has not been cut there.
+        start: First offset that will be read. Where the layout can search, segments
+            are listed from the one with the offset before ``start`` on: as long as the
+            log has that offset, it has not been truncated before ``start``.
 
     Raises:
         NotFoundError: It was deleted.

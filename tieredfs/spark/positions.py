@@ -26,7 +26,11 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 NoMatch = Literal["error", "latest"]
-"""What a start is when no record is so late."""
+"""Whether a query that starts at a time fails, or reads nothing, where all is older.
+
+``error`` fails it if a partition has no record at or after the time; ``latest`` starts
+at the end of such a partition.
+"""
 
 _STARTING: Final = "startingOffsets"
 _ENDING: Final = "endingOffsets"
@@ -56,7 +60,7 @@ class Position:
 
     @property
     def named(self) -> Numbers | None:
-        """What names partitions; None if nothing does."""
+        """The offset or time of each partition; None if all partitions share one."""
         return self.each if self.everywhere is None else None
 
     def of(self, topic: str, partition: int) -> int:
@@ -72,11 +76,14 @@ UNTIL_LATEST: Final = Position(_ENDING, LATEST, {}, is_time=False)
 
 
 def parse_starting(options: GivenOptions) -> Position:
-    """Parse where a batch query begins: a time goes before times, times before offsets.
+    """Parse where a batch query begins.
+
+    ``startingTimestamp`` takes precedence over ``startingOffsetsByTimestamp``, and that
+    over ``startingOffsets``. As in Kafka's source, an option is not parsed if another
+    one takes precedence over it.
 
     Raises:
-        InvalidArgumentError: The one that counts is wrong; the others are not looked
-            at, as in Kafka's source.
+        InvalidArgumentError: The option that takes precedence is invalid.
     """
     starting = _starting(options) or FROM_EARLIEST
     _refuse(starting, LATEST, "latest", of_all="starting offset", of_one=_STARTING)
@@ -93,7 +100,10 @@ def parse_stream_starting(options: GivenOptions) -> Position:
 
 
 def parse_ending(options: GivenOptions) -> Position:
-    """Parse where a batch query ends, as ``parse_starting`` does.
+    """Parse where a batch query ends.
+
+    ``endingTimestamp`` takes precedence over ``endingOffsetsByTimestamp``, and that
+    over ``endingOffsets``.
 
     Raises:
         InvalidArgumentError: As in ``parse_starting``.
@@ -110,7 +120,7 @@ def parse_ending(options: GivenOptions) -> Position:
 
 
 def parse_no_match(value: str) -> NoMatch:
-    """Parse what a start is when no record is so late; it may be in any case.
+    """Parse ``startingOffsetsByTimestampStrategy``, whose value may be in any case.
 
     Raises:
         InvalidArgumentError: There is no such strategy.
@@ -125,11 +135,11 @@ def parse_no_match(value: str) -> NoMatch:
 def check_order(starting: Position, ending: Position) -> None:
     """Check that no partition is asked to begin after its end.
 
-    An offset and a time cannot be compared, and one time for all is not, as in Kafka's
-    source.
+    An offset cannot be compared with a time. As in Kafka's source, only offsets and
+    times that are given for each partition are compared, not one time for all.
 
     Raises:
-        InvalidArgumentError: One is.
+        InvalidArgumentError: A partition is asked to begin after its end.
     """
     if starting.is_time != ending.is_time:
         return

@@ -17,7 +17,7 @@ from tieredfs.objects.concurrency.waiting import result_of
 __all__ = ["read_in_turn"]
 
 _MAX_BEGUN_SCANS: Final = 4
-"""Scans that have begun beside the one that is read: each waits for its first bytes."""
+"""How many of the next scans fetch their first bytes while one scan is read."""
 
 
 def read_in_turn(scans: Iterable[Scan]) -> Iterator[tuple[Scan, pa.RecordBatch]]:

@@ -117,7 +117,11 @@ def divide(
 
 
 def _proportionally(ranges: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
-    """Divide large ranges: the small ones, and what is in them, are not counted."""
+    """Divide the large ranges into as many parts, about, as the small ones leave.
+
+    A range is small if its share of the wanted parts is one: it stays whole, and its
+    offsets do not count in the shares of the large ranges.
+    """
     total = sum(one.size for one in ranges)
     small = [one for one in ranges if _share(one.size, total, wanted) == 1]
     names = {(one.topic, one.partition) for one in small}

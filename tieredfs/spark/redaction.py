@@ -23,6 +23,9 @@ _CREDENTIALS: Final = (
 
 
 def hide_credentials(spark: "SparkSession") -> None:
-    """Let Spark replace credentials, unless the session says itself what to replace."""
+    """Make Spark replace credentials in the texts that it shows of queries.
+
+    A session that has set ``spark.sql.redaction.string.regex`` keeps its value.
+    """
     if spark.conf.get(REDACTION, None) is None:
         spark.conf.set(REDACTION, _CREDENTIALS)

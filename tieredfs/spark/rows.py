@@ -28,8 +28,8 @@ _MAX_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
 
 
 def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns to decode for those that are wanted."""
-    # A record whose timestamp Spark cannot hold is named by these.
+    """Return the columns that have to be decoded for the columns of a query."""
+    # The error about a timestamp that Spark cannot hold names the record by them.
     named = ("partition", "offset") if "timestamp" in columns else ()
     return tuple(dict.fromkeys((*columns, *named)))
 

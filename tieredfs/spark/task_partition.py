@@ -10,7 +10,10 @@ _T = TypeVar("_T")
 
 
 class TaskPartition(InputPartition, Generic[_T]):
-    """One task. Spark has partitions of its own, which stand for nothing to read."""
+    """One task.
+
+    For an empty plan Spark passes a plain InputPartition, which readers ignore.
+    """
 
     def __init__(self, task: _T) -> None:
         """Take the task."""

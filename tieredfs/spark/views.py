@@ -162,10 +162,15 @@ def _chosen(tier: Tier, options: SourceOptions) -> list[TopicIdPartition]:
 
 
 def _named(tier: Tier, name: str, topic_id: str | None) -> list[TopicIdPartition]:
-    """Return the partitions of all topics of a name, of which one may have to be there.
+    """Return the partitions of all topics of a name.
+
+    Args:
+        tier: Where the topics are.
+        name: The name.
+        topic_id: An id that one of these topics must have; None for any.
 
     Raises:
-        NotFoundError: There is no such topic.
+        NotFoundError: No topic has the name, or no topic of the name has the id.
     """
     found = tier.storage.list_partitions(check_topic_name(name))
     if not found:
@@ -256,7 +261,7 @@ def _transactions(reader: TieredReader, columns: Sequence[str]) -> Iterator[_Row
             one.start_offset,
             name=f"{storage.name_of(one)}: transaction index",
         )
-        # What another leader has replaced is of no transaction of the log.
+        # Leave out transactions whose records a later leader has replaced.
         own = LeaderEpochs(one.leader_epochs or ())
         agreed = own.agreement_end(lineage, one.start_offset, end_of(one))
         kept = (entry for entry in index.entries if entry.last_offset < agreed)
