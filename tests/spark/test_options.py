@@ -284,6 +284,16 @@ def test_committed_records_are_asked_for_by_kafkas_option() -> None:
     assert parse(subscribe="a", **level).isolation == "read_committed"
 
 
+def test_several_paths_are_refused_with_what_to_do() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"takes one path.* union"):
+        parse_options({"subscribe": "a", "paths": '["a", "b"]'})
+
+
+def test_columns_of_a_view_are_refused_with_what_chooses_them() -> None:
+    with pytest.raises(InvalidArgumentError, match="with a schema or with select"):
+        parse(view="offsets", columns="topic")
+
+
 def test_no_path_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgumentError, match="'path' must be specified"):
         parse_options({"subscribe": "a"})

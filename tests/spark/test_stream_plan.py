@@ -141,6 +141,22 @@ def test_a_tier_that_is_behind_is_refused_before_spark_logs_its_end(
     assert rows(reader, start, end) == [(TOPIC, 0, n) for n in range(15, 20)]
 
 
+def test_a_partition_that_expired_goes_on_where_it_was_when_it_has_records_again(
+    place: Bucket,
+) -> None:
+    append(place, 0)
+    append(place, 0, partition=1)
+    start: dict[str, object] = {TOPIC: {"0": 10, "1": 10}}
+    delete(place, f"{TOPIC}-1-")
+    reader = stream(place)
+    with pytest.raises(CorruptDataError, match="Partitions t-1 have been deleted"):
+        next_end(reader, start)
+    append(place, 10, partition=1)
+    end = next_end(reader, start)
+    assert end == {TOPIC: {"0": 10, "1": 20}}
+    assert rows(reader, start, end) == [(TOPIC, 1, n) for n in range(10, 20)]
+
+
 @pytest.mark.parametrize(
     ("options", "left_out"),
     [

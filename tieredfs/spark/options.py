@@ -78,6 +78,9 @@ _NO_PATH: Final = (
     "Option 'path' must be specified: the tier's URL, one in each frame. Of a table in "
     "its catalog Spark passes no option: use CREATE TEMPORARY VIEW, not CREATE TABLE"
 )
+_ONE_PATH: Final = (
+    "load takes one path, the tier's URL; make a frame of each, and union"
+)
 _OWN: Final = "tieredfs."
 """Prefix of the fields of Options, as ``kafka.`` is that of the client's options."""
 
@@ -188,7 +191,7 @@ def _check_general(options: GivenOptions) -> None:
         if name in options:
             raise InvalidArgumentError(f"Kafka option '{name}' is not supported")
     if "path" not in options:
-        raise InvalidArgumentError(_NO_PATH)
+        raise InvalidArgumentError(_ONE_PATH if "paths" in options else _NO_PATH)
     view = options.parse("view", _view)
     _check_strategy(options, is_view=view is not None)
     check_limits(options)
@@ -232,6 +235,8 @@ def _check_strategy(options: GivenOptions, *, is_view: bool) -> None:
         for name in _OF_RECORDS:
             if name in options:
                 msg = f"option '{name}' is about records: a view has none"
+                if name == "columns":
+                    msg += "; choose its columns with a schema or with select"
                 raise InvalidArgumentError(msg)
     if len(chosen) != 1 and not (is_view and not chosen):
         lead = "Only one" if chosen else "One"
