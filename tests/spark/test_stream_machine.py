@@ -12,6 +12,7 @@ from itertools import chain, count
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -27,7 +28,7 @@ from typing_extensions import override
 from support.segments import records, segment
 from support.stores import fill
 from support.wire import encode_batch
-from tieredfs import Tier, Topic
+from tieredfs import CorruptDataError, NotFoundError, Tier, Topic
 from tieredfs.spark.options import parse_stream_options
 from tieredfs.spark.stream_reader import TieredFSStreamReader
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -142,6 +143,28 @@ class Streams(RuleBasedStateMachine):
         log = self.logs.get(number)
         if log is not None and len(log.starts) > 1:
             self._delete_oldest(number)
+
+    @precondition(lambda self: self.native is None and self.marked > 0)
+    @rule(number=st.integers(0, 2))
+    def start_where_the_last_segment_is_missing(self, number: int) -> None:
+        """Start the query on a tier that is behind: it fails, and logs nothing."""
+        log = self.logs.get(number)
+        if log is None or len(self.ends) > self.marked:
+            return
+        if by_partition(json.loads(self.ends[-1])).get(number, 0) <= log.starts[-1]:
+            return
+        prefix = f"{self._folder(number)}/{log.starts[-1]:020d}"
+        keys = [entry.key for entry in self.store.list()]
+        last = {
+            key: bytes(self.store.get(key)) for key in keys if key.startswith(prefix)
+        }
+        self.store.delete(list(last))
+        self._start()
+        assert self.reader is not None
+        with pytest.raises((CorruptDataError, NotFoundError)):
+            self._latest(self.reader, self.ends[-1])
+        fill(self.store, last)
+        self.reader = None
 
     @rule(start=st.sampled_from(STARTS))
     def crash(self, start: str) -> None:
