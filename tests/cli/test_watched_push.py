@@ -142,8 +142,10 @@ def test_another_one_that_lives_keeps_what_it_has_begun(tmp_path: Path) -> None:
     cache = {"TIEREDFS_CACHE_DIR": str(tmp_path / "cache")}
     folder = small(logs)
     with watching(logs, tier, env=cache) as first:
-        wait_until(lambda: len(starts(tier)) == 3, first)
-        first.send_signal(signal.SIGSTOP)
+        assert first.stdout is not None
+        while not first.stdout.readline().endswith(b" up to offset 30\n"):
+            assert first.poll() is None
+        first.send_signal(signal.SIGSTOP)  # when it has finished what it had begun
         roll(folder, 40)
         with watching(logs, tier, "--json", env=cache) as second:
             assert second.stdout is not None
