@@ -27,6 +27,17 @@ class Progress:
             self._now -= 1
 
 
+class Times:
+    """The clocks of a process, of which a test says what it does."""
+
+    def __init__(self) -> None:
+        self.clock = self.process = 0.0
+
+    def pass_by(self, *, computed: float, waited: float) -> None:
+        self.process += computed
+        self.clock += computed + waited
+
+
 def test_results_come_in_the_order_of_the_items() -> None:
     assert NestedCalls(8).map(str, range(50)) == [str(n) for n in range(50)]
 
@@ -72,6 +83,45 @@ def test_as_many_calls_as_allowed_are_in_progress() -> None:
     calls = NestedCalls(20)
     calls.map(lambda _: everyone.wait(10), range(20))
     calls.map(lambda _: everyone.wait(10), range(20))  # each has left its place
+
+
+def test_files_in_memory_are_asked_for_one_after_the_other() -> None:
+    times, progress = Times(), Progress()
+    calls = NestedCalls(
+        8, is_local=True, clock=lambda: times.clock, process_clock=lambda: times.process
+    )
+
+    def leaf(number: int) -> int:
+        with progress:
+            times.pass_by(computed=1.0, waited=0.9)
+            return number
+
+    def outer(number: int) -> list[int]:
+        return calls.map(leaf, range(number))
+
+    assert calls.map(outer, range(5)) == [list(range(m)) for m in range(5)]
+    assert progress.most == 1
+
+
+def test_files_that_one_call_has_waited_for_are_asked_for_concurrently() -> None:
+    times, together = Times(), threading.Barrier(7)
+    calls = NestedCalls(
+        8, is_local=True, clock=lambda: times.clock, process_clock=lambda: times.process
+    )
+
+    def call(number: int) -> int:
+        if number < 3:
+            times.pass_by(computed=1.0, waited=0.5 * number + 0.5)
+        else:
+            together.wait(10)
+        return number
+
+    assert calls.map(call, range(10)) == list(range(10))
+
+
+def test_an_error_of_the_first_call_for_a_file_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        NestedCalls(is_local=True).map(lambda number: 1 / number, range(3))
 
 
 def test_the_error_of_the_first_item_is_raised_and_no_other_call_begins() -> None:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from typing_extensions import override
 
 from servers import Bucket
+from support.distant import distant
 from support.segments import records, segment
 from support.stores import fill, make_place, open_store
 from support.transactions import TransactionalLog, put_tiered
@@ -22,6 +23,7 @@ from tieredfs import (
     CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
+    ObjectStore,
     SegmentMetadata,
     Tier,
     TopicIdPartition,
@@ -521,12 +523,12 @@ def test_a_reader_is_pickled_without_what_it_has_listed(place: Bucket) -> None:
 
 
 def test_topics_are_listed_concurrently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Bucket(str(tmp_path), {})
-    append(place, 0)
-    append(place, 0, topic="t2")
-    inner, meeting = open_tier(tmp_path).storage, Barrier(2)
+    append(Bucket(memory.url, {}), 0)
+    append(Bucket(memory.url, {}), 0, topic="t2")
+    place = Bucket(distant(memory.url), {})
+    inner, meeting = open_tier(place.url).storage, Barrier(2)
 
     class Meets(StorageWrapper):
         """Lists a partition only while another one is listed."""

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.distant import distant
 from support.kafka_data import KAFKA, REMOTE
 from support.segments import records, segment
 from support.stores import files_of, fill
@@ -221,10 +222,12 @@ class TestWhatWasAddedSince:
         memory: ObjectStore,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        tier = Tier(open_storage(memory, "single-object"))
-        made = tier.create_topic("t", partitions=20)
+        made = Tier(open_storage(memory, "single-object")).create_topic(
+            "t", partitions=20
+        )
         for number in made.partitions:
             made.append(pa.table({"value": [b"one"]}), number)
+        tier = open_tier(distant(memory.url), plugin="single-object")
         topic = tier.topic("t")
         everyone, times = Barrier(20), []
         listed = tier.storage.list_segments

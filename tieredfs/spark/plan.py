@@ -243,7 +243,10 @@ def find_topics(
                 raise
             return None
 
-    calls = NestedCalls(tier.storage.store.options.max_concurrent_requests)
+    calls = NestedCalls(
+        tier.storage.store.options.max_concurrent_requests,
+        is_local=tier.storage.store.is_local,
+    )
     found = zip(names, calls.map(find, names), strict=True)
     return {name: topic for name, topic in found if topic is not None}
 

@@ -1,7 +1,8 @@
 """Parse many stems of the native layout together.
 
-All stems have the same length, so many of them are a matrix of bytes, whose fields are
-columns.
+All stems have the same length, so many of them are a matrix of bytes. It is laid out by
+place in the stem, because numpy combines the rows of a matrix several times as fast as
+its columns.
 """
 
 from collections.abc import Sequence
@@ -45,48 +46,52 @@ def parse_stems(stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
         is_valid = np.array(chosen, np.bool_)
     rows = np.flatnonzero(is_valid)
     text = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, STEM_LENGTH)
-    table[rows], is_valid[rows] = _parse(text)
+    table[rows], is_valid[rows] = _parse(np.ascontiguousarray(text.T))
     return table, is_valid
 
 
 def _parse(text: _Bytes) -> tuple[KeyTable, RowMask]:
-    """Parse rows of characters, and return which of them are valid."""
-    table = np.zeros(len(text), KEY_DTYPE)
+    """Parse stems, and return which of them are valid.
+
+    Args:
+        text: Their characters: a row for each place, a column for each stem.
+    """
+    table = np.zeros(text.shape[1], KEY_DTYPE)
     digits = text - np.uint8(_ZERO)  # what is below wraps around to above 9
-    is_valid: RowMask = (text[:, DASHES] == _DASH).all(axis=1)
+    is_valid: RowMask = (text[DASHES] == _DASH).all(axis=0)
     for name in ("end_offset", "start_offset"):
-        value, fits = _number(digits[:, PLACES[name]])
+        value, fits = _number(digits[PLACES[name]])
         is_valid &= fits & (value < MAX_INT64)
         table[name] = value.astype(np.int64)
     is_valid &= table["start_offset"] <= table["end_offset"]
     is_valid &= _parse_timestamps(text, digits, table)
     is_valid &= _parse_epochs(text, digits, table)
     for name in ("log_length", "tail_length"):
-        value, fits = _number(digits[:, PLACES[name]])
+        value, fits = _number(digits[PLACES[name]])
         is_valid &= fits
         table[name] = value.astype(np.int64)
-    flags = digits[:, PLACES["flags"]]
-    is_valid &= (flags[:, :-1] == 0).all(axis=1) & (flags[:, -1] <= KNOWN_FLAGS)
-    table["flags"] = flags[:, -1]
-    sextets = _SEXTETS[text[:, PLACES["id"]]]
-    is_valid &= (sextets != _INVALID).all(axis=1) & (sextets[:, -1] & 15 == 0)
+    flags = digits[PLACES["flags"]]
+    is_valid &= (flags[:-1] == 0).all(axis=0) & (flags[-1] <= KNOWN_FLAGS)
+    table["flags"] = flags[-1]
+    sextets = _SEXTETS[text[PLACES["id"]]]
+    is_valid &= (sextets != _INVALID).all(axis=0) & (sextets[-1] & 15 == 0)
     table["id"] = _octets(sextets).view("V16")[:, 0]
     return table, is_valid
 
 
 def _number(field: _Bytes) -> tuple[_Numbers, RowMask]:
-    """Return the numbers whose digits are columns, and which rows are of digits."""
-    kept = min(field.shape[1], _UINT64_DIGITS)
-    value = field[:, -kept:].astype(np.uint64) @ _POWERS[-kept:]
-    fits: RowMask = (field < _DIGITS).all(axis=1) & (field[:, :-kept] == 0).all(axis=1)
+    """Return the numbers whose digits are rows, and which columns are of digits."""
+    kept = min(len(field), _UINT64_DIGITS)
+    value = _POWERS[-kept:] @ field[-kept:].astype(np.uint64)
+    fits: RowMask = (field < _DIGITS).all(axis=0) & (field[:-kept] == 0).all(axis=0)
     return value, fits
 
 
 def _parse_timestamps(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
     place = PLACES["max_timestamp_ms"]
-    sign = text[:, place.start]
+    sign = text[place.start]
     is_negative = sign == _DASH
-    value, fits = _number(digits[:, place][:, 1:])
+    value, fits = _number(digits[place][1:])
     limit = np.where(is_negative, np.uint64(MAX_INT64 + 1), np.uint64(MAX_INT64))
     stamps = value.astype(np.int64)
     table["max_timestamp_ms"] = np.where(is_negative, -stamps, stamps)
@@ -96,20 +101,20 @@ def _parse_timestamps(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
 
 def _parse_epochs(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
     place = PLACES["epoch"]
-    value, fits = _number(digits[:, place])
-    below, below_fits = _number(digits[:, place][:, 1:])
-    is_none = (text[:, place.start] == _DASH) & below_fits & (below == 1)
+    value, fits = _number(digits[place])
+    below, below_fits = _number(digits[place][1:])
+    is_none = (text[place.start] == _DASH) & below_fits & (below == 1)
     table["epoch"] = np.where(is_none, -1, value.astype(np.int64)).astype(np.int32)
     found: RowMask = is_none | (fits & (value <= MAX_INT32))
     return found
 
 
 def _octets(sextets: _Bytes) -> _Bytes:
-    """Return the 16 bytes of the 22 sextets of each id."""
-    made = np.empty((len(sextets), 16), np.uint8)
-    a, b, c, d = (sextets[:, n:20:4] for n in range(4))
-    made[:, 0:15:3] = a << 2 | b >> 4
-    made[:, 1:15:3] = b << 4 | c >> 2
-    made[:, 2:15:3] = c << 6 | d
-    made[:, 15] = sextets[:, 20] << 2 | sextets[:, 21] >> 4
-    return made
+    """Return the 16 bytes of each id, which is a column of 22 sextets."""
+    made = np.empty((16, sextets.shape[1]), np.uint8)
+    a, b, c, d = (sextets[n:20:4] for n in range(4))
+    made[0:15:3] = a << 2 | b >> 4
+    made[1:15:3] = b << 4 | c >> 2
+    made[2:15:3] = c << 6 | d
+    made[15] = sextets[20] << 2 | sextets[21] >> 4
+    return np.ascontiguousarray(made.T)

@@ -87,7 +87,10 @@ class SegmentCatalog:
         """
         self.compare = CopyComparison(storage)
         self._storage = storage
-        self.calls = NestedCalls(storage.store.options.max_concurrent_requests)
+        self.calls = NestedCalls(
+            storage.store.options.max_concurrent_requests,
+            is_local=storage.store.is_local,
+        )
         self._lock = make_lock()
         self._described: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
             _MAX_DESCRIPTIONS

@@ -85,14 +85,15 @@ class SliceRun(Sequence[SegmentSlice]):
     def _run(self, rows: range) -> Sequence[SegmentSlice]:
         if not rows:
             return ()
-        first, last = self[rows[0]], self[rows[-1]]
+        table = self.table[rows.start : rows.stop]
+        start_offset, start_position = int(table.start_offsets[0]), 0
+        end_offset, end_position = int(table.end_offsets[-1]) + 1, int(table.sizes[-1])
+        if rows.start == 0:
+            start_offset, start_position = self.start_offset, self.start_position
+        if rows.stop == len(self):
+            end_offset, end_position = self.end_offset, self.end_position
         return type(self)(
-            self.table[rows.start : rows.stop],
-            first.start_offset,
-            first.start_position,
-            last.end_offset,
-            last.end_position,
-            self.lineage,
+            table, start_offset, start_position, end_offset, end_position, self.lineage
         )
 
     def __eq__(self, other: object) -> bool:

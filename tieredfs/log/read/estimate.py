@@ -103,7 +103,10 @@ def estimate_reads(
         CorruptDataError: What is needed to plan is corrupt.
         StorageUnavailableError: The store failed in all attempts of its policy.
     """
-    calls = NestedCalls(storage.store.options.max_concurrent_requests)
+    calls = NestedCalls(
+        storage.store.options.max_concurrent_requests,
+        is_local=storage.store.is_local,
+    )
     estimate = partial(_estimate, fetch_size)
     partition: TopicIdPartition | None = None
     # The segments that a later slice may read on from, where segments overlap.

@@ -3,10 +3,16 @@
 To plan a topic is to plan its partitions, and to plan a partition is to ask for its
 segments. With a pool for each, their limits would multiply; with one pool for both, the
 partitions could occupy it and wait for ever for their segments.
+
+Files that the system has in memory are never waited for, and threads that ask for them
+only hand the interpreter's lock to each other: 50,000 segments were planned in 3.8 s by
+many threads, and in 1.4 s by one. A file system of a network is waited for. So of a
+local store calls are made concurrently from the first one on that has waited.
 """
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,6 +27,7 @@ from tieredfs.objects.concurrency.waiting import result_of
 __all__ = ["NestedCalls"]
 
 _DEFAULT_LIMIT: Final = 32  # small requests, which cost only latency
+_MIN_WAIT_SECONDS: Final = 0.002
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -33,16 +40,29 @@ class NestedCalls:
     any depth always proceed.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        limit: int | None = None,
+        *,
+        is_local: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        process_clock: Callable[[], float] = time.process_time,
+    ) -> None:
         """Create the limit, without starting a thread.
 
         Args:
             limit: Maximum number of calls in progress, at least 1; None for that of
                 small requests.
+            is_local: Whether files are asked for: then the calls are made one after the
+                other until one has waited longer than it has computed.
+            clock: Returns a time in seconds that only grows.
+            process_clock: Returns the seconds for which the process has computed.
         """
         self._lock: Final = make_lock()
         self._limit = _DEFAULT_LIMIT if limit is None else limit
         self._free = self._limit - 1  # the caller's own place is the first
+        self._is_concurrent = not is_local
+        self._clock, self._process_clock = clock, process_clock
         self._process = os.getpid()
         self._here = threading.local()
 
@@ -59,6 +79,14 @@ class NestedCalls:
         Raises:
             Exception: What the call raised for the first item that it raised for.
         """
+        found = list[_R]()
+        while not self._is_concurrent and len(found) < len(items):
+            found.append(self._make(call, items[len(found)]))
+        return found + self._map_concurrently(call, items[len(found) :])
+
+    def _map_concurrently(
+        self, call: Callable[[_T], _R], items: Sequence[_T]
+    ) -> list[_R]:
         if len(items) < 2:  # noqa: PLR2004 - no thread for one
             return [call(item) for item in items]
         waiting = deque((Future[_R](), item) for item in items)
@@ -93,6 +121,16 @@ class NestedCalls:
         finally:
             made.leave()
             waiting.clear()
+
+    def _make(self, call: Callable[[_T], _R], item: _T) -> _R:
+        """Make a call, after which the next ones are concurrent if it has waited."""
+        began, before = self._clock(), self._process_clock()
+        made = call(item)
+        computed = self._process_clock() - before
+        waited = self._clock() - began - computed
+        if waited > max(computed, _MIN_WAIT_SECONDS):
+            self._is_concurrent = True
+        return made
 
     def _take_place(self) -> bool:
         with self._lock:

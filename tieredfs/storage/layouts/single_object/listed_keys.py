@@ -1,10 +1,11 @@
 """The keys of the whole objects in a listing, parsed a page at a time into columns."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import compress, islice, repeat
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tieredfs.errors import TieredFSError
 from tieredfs.format.segment.key_scheme import KeyScheme
@@ -61,13 +62,11 @@ def _parse_page(
     errors: list[ListedError],
 ) -> KeyTable:
     """Parse a page of whole objects; note what is wrong with the others."""
-    names = [scheme.stem_of(key[len(prefix) :]) for key in page.keys]
-    stems = [name for name in names if name is not None]
-    # A foreign object may claim any size, and no segment has the largest.
-    claimed = (min(size, MAX_INT64) for size in page.sizes)
-    sizes = np.fromiter(claimed, np.int64, len(page.sizes))
-    if len(stems) < len(names):
-        sizes = sizes[[name is not None for name in names]]
+    keys, sizes = page.keys, _sizes_of(page)
+    if not all(map(str.endswith, keys, repeat(scheme.suffix))):
+        is_stem = [scheme.stem_of(key[len(prefix) :]) is not None for key in keys]
+        keys, sizes = list(compress(keys, is_stem)), sizes[is_stem]
+    stems = [key[len(prefix) : -len(scheme.suffix)] for key in keys]
     table, is_whole = scheme.parse_stems(stems)
     found: dict[int, ListedError] = {}
     for row in np.flatnonzero(~is_whole).tolist():
@@ -89,6 +88,14 @@ def _parse_page(
         )
     errors.extend(found[row] for row in sorted(found))
     return table if is_whole.all() else table[is_whole]
+
+
+def _sizes_of(page: ListedPage) -> npt.NDArray[np.int64]:
+    try:
+        return np.array(page.sizes, np.int64)
+    except OverflowError:
+        # A foreign object may claim any size, and no segment has the largest.
+        return np.array([min(size, MAX_INT64) for size in page.sizes], np.int64)
 
 
 def _joined(pages: Iterator[KeyTable]) -> KeyTable:
