@@ -45,7 +45,7 @@ _ROWS: Final = "one by one"
 _PAGE: Final = 1000
 _SCALE_BYTES_PER_KEY: Final = 1 << 8
 """Bytes of the scale for each key: 131,072 keys at full scale."""
-_SCALE: Final = Scale(32 << 20, 3, warm=False)
+_SCALE: Final = Scale(32 << 20, 3, warm=0)
 _PARTITION: Final = TopicIdPartition("orders", 0)
 _OFFSETS, _LOG, _TAIL = 10, 1000, 100
 _TESTS: Final = Path(__file__).parent.parent

@@ -56,9 +56,9 @@ _BLOCK: Final = 4 * MIB
 _OURS: Final = "scan"
 _SERIAL: Final = "one request after the other"
 _SHAPE: Final = Shape(KIB, 16 * KIB)
-_SCALE: Final = Scale(256 * MIB, 1, warm=False)
+_SCALE: Final = Scale(256 * MIB, 1, warm=0)
 _REPEATED: Final = Scale(256 * MIB, 5)
-_RAW: Final = Scale(256 * MIB, 3, warm=False)
+_RAW: Final = Scale(256 * MIB, 3, warm=0)
 _FIRSTS: Final = 7
 _RANGE: Final = 16 * KIB
 _SIZES: Final = (64, 4)

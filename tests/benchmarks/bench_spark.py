@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bench_spark"]
 
-_SCALE: Final = Scale(1 << 29, 5)
+_SCALE: Final = Scale(1 << 29, 7, warm=8)  # till the JVM has compiled what runs often
 _SEGMENT_BYTES: Final = 112 * MIB
-_WARM_ROUNDS: Final = 1
-"""Rounds until the JVM has compiled what it runs often."""
 _COLUMNS: Final = tuple(name for name in TYPES if name != "headers")
 _OURS: Final = "tieredfs"
 _NARROW: Final = "tieredfs: offset alone"
@@ -153,9 +151,6 @@ def _compare(
         Work(_COUNT, size, lambda: frames[_NARROW]().count(), timed_tree),
         Work(_SCAN, size, partial(_scan, topic), timed),
     ]
-    for _ in range(_WARM_ROUNDS if scale.warm else 0):
-        for work in works:
-            work.run()
     found = measure(str(shape), works, scale)
     return replace(
         found,
@@ -222,7 +217,7 @@ def _one_after_the_other(found: Comparison) -> Figures:
     return Figures(_LIMIT, speed, seconds, spread, 1, ())
 
 
-def test_spark(spark: "SparkSession", tmp_path: Path) -> None:
-    report = bench_spark(_SCALE, spark, tmp_path)
+def test_spark(long_lived_spark: "SparkSession", tmp_path: Path) -> None:
+    report = bench_spark(_SCALE, long_lived_spark, tmp_path)
     report.show()
     assert not report.disagreements()

@@ -27,14 +27,14 @@ from benchmarks.measuring import (
 from benchmarks.segments import KIB, MIB
 from servers import Broker, Bucket
 from servers.jars import fetched_jars
-from spark.sessions import ApartSession
+from spark.sessions import LONG_LIVED, ApartSession
 from support.log_directories import native, push_all, source_of
 from tieredfs import open_tier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SCALE: Final = Scale(1 << 29, 5)
+_SCALE: Final = Scale(1 << 29, 5, warm=4)  # till the JVM has compiled what runs often
 _PARTITIONS: Final = 2
 _TOPIC: Final = "orders"
 _OURS, _KAFKA = "tieredfs", "kafka"
@@ -79,7 +79,9 @@ def bench_spark_kafka(scale: Scale, folder: Path) -> Report:
             (place / name).mkdir(parents=True)
         with (
             Broker(place / "broker") as broker,
-            ApartSession("local[2]", place / "session", conf, {}) as session,
+            ApartSession(
+                "local[2]", place / "session", {**LONG_LIVED, **conf}, {}
+            ) as session,
         ):
             _produce(broker, codec, scale.size // KIB)
             push_all(source_of(broker.logs), native(Bucket(str(place / "tier"), {})))

@@ -56,19 +56,19 @@ class Scale:
     Attributes:
         size: About so many bytes are worked on, uncompressed.
         repetitions: How often each work runs and is measured.
-        warm: Whether each runs once before.
+        warm: How often each runs before.
     """
 
     size: int
     repetitions: int
-    warm: bool = True
+    warm: int = 1
 
 
 FULL: Final = Scale(32 << 20, 7)
 LONG: Final = Scale(256 << 20, 5)
 """As much as a segment has: a processor takes some milliseconds to find its speed."""
 
-SMOKE: Final = Scale(1, 1, warm=False)
+SMOKE: Final = Scale(1, 1, warm=0)
 """As little as there is: whether all works still do the same, not how fast."""
 
 
@@ -345,7 +345,7 @@ def measure(
     name: str, works: Sequence[Work], scale: Scale, promises: Sequence[Promise] = ()
 ) -> Comparison:
     """Run works in turns and compare them."""
-    if scale.warm:
+    for _ in range(scale.warm):
         for work in works:
             work.sample(work.run)
     rounds = [

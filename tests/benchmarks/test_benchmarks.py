@@ -315,7 +315,7 @@ def test_a_speed_is_that_of_the_median_and_a_promise_says_whether_it_holds() -> 
     comparison = measure(
         "data",
         [_lasting("slow", 0.25, 4.0, 0.5), _lasting("fast", 0.125, 0.25, 0.5)],
-        Scale(1, 3, warm=False),
+        Scale(1, 3, warm=0),
         [Promise("fast", 2, "slow"), Promise("fast", 3, "slow"), Promise("fast", 600)],
     )
     assert comparison.speed("slow") == 200
@@ -331,7 +331,7 @@ def test_a_promise_may_be_what_a_call_takes_longer() -> None:
     comparison = measure(
         "data",
         [_lasting("one", 100e-6), _lasting("other", 70e-6)],
-        Scale(1, 1, warm=False),
+        Scale(1, 1, warm=0),
         [
             Promise("one", 0, "other", more=1e-6),
             Promise("one", 0, "other", more=0.1e-6),

@@ -7,12 +7,14 @@ Connect, has to be another process.
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
+from unittest.mock import patch
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -22,7 +24,15 @@ from pyspark.sql import SparkSession
 from servers.process import die_with_parent
 from tieredfs.spark import register
 
-__all__ = ["CONF", "ApartSession", "HereSession", "Session", "spark_environment"]
+__all__ = [
+    "CONF",
+    "LONG_LIVED",
+    "ApartSession",
+    "HereSession",
+    "Session",
+    "session_here",
+    "spark_environment",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +56,12 @@ CONF: Mapping[str, str] = {
 }
 """A quiet session, on loopback, in UTC."""
 
+LONG_LIVED: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": "",
+    "spark.executor.extraJavaOptions": "",
+}
+"""What is to be added for a JVM as users have it, which compiles its code twice."""
+
 _TAIL = 5000
 _SECONDS_TO_STOP = 60
 _CONNECT = "connect:"
@@ -59,6 +75,18 @@ def spark_environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+
+
+@contextmanager
+def session_here(conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Start a session of this process, with two threads, and stop it at the end."""
+    with patch.dict(os.environ, spark_environment()):
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        yield session
+        session.stop()
 
 
 class Session(Protocol):
