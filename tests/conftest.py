@@ -52,6 +52,7 @@ hypothesis.settings.register_profile(
     parent=hypothesis.settings.get_profile("default"),
     derandomize=True,
     max_examples=20,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile(
     "few", parent=hypothesis.settings.get_profile("ci"), max_examples=10
@@ -198,17 +199,8 @@ def s3_proxied(s3_server: SeaweedS3, s3_bucket: Bucket) -> Iterator[ProxiedBucke
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A Spark session with two threads, on loopback, in UTC."""
     java_needed()
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- most tests need none
-
-    from spark.sessions import CONF, spark_environment  # noqa: PLC0415 -- neither these
+    from spark.sessions import CONF, session_here  # noqa: PLC0415 - most need no Spark
 
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in spark_environment().items():
-            patch.setenv(name, value)
-        builder = SparkSession.builder.master("local[2]")
-        for name, value in {**CONF, "spark.sql.warehouse.dir": warehouse}.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
+    with session_here({**CONF, "spark.sql.warehouse.dir": warehouse}) as session:
         yield session
-        session.stop()

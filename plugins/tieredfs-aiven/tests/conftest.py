@@ -14,7 +14,10 @@ from tieredfs import ObjectStore
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
-    "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
+    "ci",
+    parent=hypothesis.settings.get_profile("default"),
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 

@@ -13,7 +13,10 @@ from tieredfs import ObjectStore, RequestPolicy
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
-    "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
+    "ci",
+    parent=hypothesis.settings.get_profile("default"),
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile(
     "proofs", parent=hypothesis.settings.get_profile("default"), max_examples=10_000
