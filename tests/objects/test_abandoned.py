@@ -17,7 +17,6 @@ from typing_extensions import override
 
 from tieredfs import (
     DeadlineExceededError,
-    ErrorKind,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
@@ -252,17 +251,16 @@ def test_the_threads_of_calls_that_were_given_up_are_bounded(
     store = filled().with_policy(HASTY)
     before = abandoned_threads()
     gated.gate.clear()
-    kinds = []
-    for number in range(MAX_ABANDONED_CALLS + 10):
-        hasty = RequestPolicy(attempts=1, deadline=0.02)
-        with pytest.raises((DeadlineExceededError, StorageUnavailableError)) as caught:
-            store.with_policy(hasty).put(f"{number}", b"x", overwrite=True)
-        kinds.append(caught.value.kind)
-    assert (
-        kinds[:MAX_ABANDONED_CALLS]
-        == [ErrorKind.DEADLINE_EXCEEDED] * MAX_ABANDONED_CALLS
-    )
-    assert kinds[MAX_ABANDONED_CALLS:] == [ErrorKind.STORAGE_UNAVAILABLE] * 10
+    hasty = store.with_policy(RequestPolicy(attempts=1, deadline=0.02))
+    for number in range(3 * MAX_ABANDONED_CALLS):  # some may be late before they begin
+        if abandoned_threads() - before == MAX_ABANDONED_CALLS:
+            break
+        with pytest.raises(DeadlineExceededError):
+            hasty.put(f"{number}", b"x", overwrite=True)
+    patient = store.with_policy(RequestPolicy(attempts=1, deadline=60))
+    for number in range(10):
+        with pytest.raises(StorageUnavailableError):
+            patient.put(f"more-{number}", b"x", overwrite=True)
     assert abandoned_threads() - before == MAX_ABANDONED_CALLS
     text = (
         f"gated://root/key: .*{MAX_ABANDONED_CALLS} calls to this store were given up"
