@@ -15,9 +15,9 @@ from tieredfs.errors import (
     TieredFSError,
 )
 from tieredfs.log.read.reader import Bounds
-from tieredfs.spark.plan import check_named
 from tieredfs.spark.positions import FROM_EARLIEST, Position
 from tieredfs.spark.ranges import OffsetRange, divide, resolve_range
+from tieredfs.spark.topics import check_named
 
 HELD = Bounds(100, 300)
 

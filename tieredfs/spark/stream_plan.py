@@ -13,14 +13,7 @@ from tieredfs.spark.admission import TriggerDelay, prorate
 from tieredfs.spark.data_loss import report_loss
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.partition_log import PartitionLog, list_log
-from tieredfs.spark.plan import (
-    PlannedPartition,
-    assigned_topics,
-    check_named,
-    find_topics,
-    open_source,
-    tasks_of,
-)
+from tieredfs.spark.plan import PlannedPartition, open_source, tasks_of
 from tieredfs.spark.stream_offset import (
     BEGINNING,
     Offsets,
@@ -34,6 +27,7 @@ from tieredfs.spark.stream_ranges import (
     shrunk_partitions,
 )
 from tieredfs.spark.tasks import Task
+from tieredfs.spark.topics import assigned_topics, check_named, find_topics
 from tieredfs.tier import Tier
 from tieredfs.topic import Topic
 

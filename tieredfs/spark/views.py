@@ -34,8 +34,9 @@ from tieredfs.model import (
     check_topic_name,
 )
 from tieredfs.spark.options import SourceOptions
-from tieredfs.spark.plan import open_source, topic_names
+from tieredfs.spark.plan import open_source
 from tieredfs.spark.tasks import TASK_BYTES
+from tieredfs.spark.topics import topic_names
 from tieredfs.spark.view_columns import VIEWS
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.tier import Tier
