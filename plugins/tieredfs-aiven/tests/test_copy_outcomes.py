@@ -146,7 +146,7 @@ def leave_indexes(folder: Path, mode: str) -> ObjectStore:
     return store
 
 
-def wait_until_younger(path: Path, seconds: float = 5) -> None:
+def wait_until_younger(path: Path, seconds: float = 60) -> None:
     """Wait until a file has been written again; no longer than some seconds."""
     end = time.monotonic() + seconds
     while path.stat().st_mtime < time.time() - 86_400 and time.monotonic() < end:
