@@ -60,7 +60,7 @@ LONG_LIVED: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": "",
     "spark.executor.extraJavaOptions": "",
 }
-"""What is to be added for a JVM as users have it, which compiles its code twice."""
+"""What to add for a JVM with all of its compilers, as users have it."""
 
 _TAIL = 5000
 _SECONDS_TO_STOP = 60

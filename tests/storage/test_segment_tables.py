@@ -2,14 +2,15 @@
 
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from typing_extensions import override
 
-from tieredfs import ObjectStore
+from tieredfs import ListedPage, ObjectStore
 from tieredfs.errors import NotFoundError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.key_scheme import KeyScheme
@@ -119,6 +120,27 @@ def test_a_table_has_the_segments_of_the_list(stored: dict[str, int]) -> None:
                 check_table(storage)
         finally:
             store.delete([entry.key for entry in store.list()])
+
+
+class Boasts(ObjectStore):
+    """A store that also lists a foreign object, of more bytes than there can be."""
+
+    @override
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = ""
+    ) -> Iterator[ListedPage]:
+        for page in super().list_pages(prefix, start_after=start_after):
+            keys, sizes = [*page.keys, f"{prefix}x"], [*page.sizes, 1 << 70]
+            yield ListedPage(keys, sizes)
+
+
+def test_a_foreign_object_may_claim_any_size() -> None:
+    url = "memory://tables-any-size"
+    with ObjectStore(url) as store:
+        put_segments(store, 3)
+        table = SingleObject(Boasts(url)).list_segments_lazily(PARTITION)
+        assert list(table) == SingleObject(store).list_segments(PARTITION)
+        store.delete([entry.key for entry in store.list()])
 
 
 def put(store: ObjectStore, name: str, size: int) -> None:
