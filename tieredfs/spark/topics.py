@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tieredfs.errors import InvalidArgumentError, NotFoundError
-from tieredfs.objects.concurrency.nested_calls import NestedCalls
+from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.positions import Position
 from tieredfs.tier import Tier
@@ -80,10 +80,7 @@ def find_topics(
                 raise
             return None
 
-    calls = NestedCalls(
-        tier.storage.store.options.max_concurrent_requests,
-        is_local=tier.storage.store.is_local,
-    )
+    calls = SegmentCatalog(tier.storage).calls
     found = zip(names, calls.map(find, names), strict=True)
     return {name: topic for name, topic in found if topic is not None}
 

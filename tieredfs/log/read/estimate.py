@@ -11,13 +11,13 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.planning_storage import PlanningStorage
 from tieredfs.log.read.slice_batches import fetch_slice, first_request
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import RequestCounter, RequestCounts
-from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.early_end import INDEXES
 from tieredfs.storage.segment_log.stream import LogFetch
@@ -103,10 +103,7 @@ def estimate_reads(
         CorruptDataError: What is needed to plan is corrupt.
         StorageUnavailableError: The store failed in all attempts of its policy.
     """
-    calls = NestedCalls(
-        storage.store.options.max_concurrent_requests,
-        is_local=storage.store.is_local,
-    )
+    calls = SegmentCatalog(storage).calls
     estimate = partial(_estimate, fetch_size)
     partition: TopicIdPartition | None = None
     # The segments that a later slice may read on from, where segments overlap.
