@@ -402,14 +402,16 @@ class TestBackends:
             UnsupportedOperationError,
             match=r"^copy s3://b.*/k: this store does not support exclusive create$",
         ):
-            made.need(StoreCapability.EXCLUSIVE_CREATE, "copy", "k")
+            made.need(StoreCapability.EXCLUSIVE_CREATE, "copy", "k", made.deadline())
         assert made.connection.made is None
 
     def test_a_capability_that_this_store_lacks_is_refused_after_connecting(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         made = requests()
-        assert made.need(StoreCapability.WRITE, "put", "k") is client_of(made)
+        assert made.need(
+            StoreCapability.WRITE, "put", "k", made.deadline()
+        ) is client_of(made)
         monkeypatch.setattr(
             client_of(made), "capabilities", frozenset({StoreCapability.RANGE_READ})
         )
@@ -417,7 +419,7 @@ class TestBackends:
             UnsupportedOperationError,
             match=r"^put s3://b.*/k: this store does not support put: it is read",
         ):
-            made.need(StoreCapability.WRITE, "put", "k")
+            made.need(StoreCapability.WRITE, "put", "k", made.deadline())
 
     def test_concurrency_is_the_backends_unless_it_was_chosen(self) -> None:
         made = requests()

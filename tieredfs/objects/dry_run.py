@@ -167,7 +167,8 @@ class DryRunStore(ObjectStore):
 
     def _need_write(self, verb: str, key: str) -> None:
         """Check that the store takes objects."""
-        Requests.need(self._requests, StoreCapability.WRITE, verb, key)
+        deadline = self._requests.deadline()
+        Requests.need(self._requests, StoreCapability.WRITE, verb, key, deadline)
 
 
 class _Changes:
@@ -222,7 +223,7 @@ class _ReadingRequests(Requests):
         capability: StoreCapability,
         verb: str,
         key: str,
-        deadline: Deadline | None = None,
+        deadline: Deadline,
     ) -> NoReturn:
         """Refuse the call: only writes need a capability."""
         del capability, deadline

@@ -114,6 +114,12 @@ class Requests:
     def backend(self, verb: str, key: str, deadline: Deadline | None = None) -> Backend:
         """Return the backend; a failed connection is retried and mapped like a call.
 
+        Args:
+            verb: The verb of the call that needs it, for messages.
+            key: The key of that call, for messages.
+            deadline: The deadline of that call, which includes the connection; None
+                for a connection that no other call needs.
+
         Raises:
             TieredFSError: The backend cannot be created.
         """
@@ -128,9 +134,15 @@ class Requests:
         capability: StoreCapability,
         verb: str,
         key: str,
-        deadline: Deadline | None = None,
+        deadline: Deadline,
     ) -> Backend:
         """Return the backend, which must have a capability.
+
+        Args:
+            capability: What the call needs.
+            verb: The verb of the call, for messages.
+            key: The key of the call, for messages.
+            deadline: The deadline of the call, which includes the connection.
 
         Raises:
             UnsupportedOperationError: It lacks the capability. No request is made when

@@ -377,12 +377,13 @@ class ObjectStore:
         """
         check_key(source)
         check_target(target)
-        self._requests.need(StoreCapability.WRITE, "copy", target)
-        self._requests.make(
-            Call(
-                "copy", source, lambda backend, left: backend.copy(source, target, left)
-            )
-        )
+        deadline = self._requests.deadline()
+        self._requests.need(StoreCapability.WRITE, "copy", target, deadline)
+
+        def attempt(backend: Backend, left: float) -> None:
+            backend.copy(source, target, left)
+
+        self._requests.make(Call("copy", source, attempt), deadline)
 
     def head(self, key: str) -> ObjectInfo:
         """Return an object's size and version.
@@ -464,8 +465,11 @@ class ObjectStore:
         """
         wanted = check_keys(keys)
         if wanted:
-            backend = self._requests.need(StoreCapability.WRITE, "delete", wanted[0])
-            delete(self._requests, wanted, backend)
+            deadline = self._requests.deadline()
+            backend = self._requests.need(
+                StoreCapability.WRITE, "delete", wanted[0], deadline
+            )
+            delete(self._requests, wanted, backend, deadline)
 
     def abort_uploads(self, older_than: timedelta = timedelta(days=1)) -> Sequence[str]:
         """Remove the remains of unfinished uploads below this store's URL.

@@ -15,15 +15,22 @@ __all__ = ["delete", "raise_failures"]
 _MAX_SHOWN_KEYS = 10
 
 
-def delete(requests: Requests, keys: Sequence[str], backend: Backend) -> None:
+def delete(
+    requests: Requests, keys: Sequence[str], backend: Backend, deadline: Deadline
+) -> None:
     """Delete objects; a missing object is not an error.
 
     Every key is tried, even when others fail.
 
+    Args:
+        requests: Makes the calls.
+        keys: The objects' keys.
+        backend: The backend, which limits the keys of a request.
+        deadline: When all have to be deleted.
+
     Raises:
         TieredFSError: Some objects may remain; the error's ``keys`` lists them.
     """
-    deadline = requests.deadline()
     step = backend.max_delete_keys
     chunks = [keys[at : at + step] for at in range(0, len(keys), step)]
     tasks = [partial(_delete_chunk, requests, chunk, deadline) for chunk in chunks]
