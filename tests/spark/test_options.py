@@ -1,13 +1,16 @@
 """The options of the source: what each means, and what is refused."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from spark.oracle import Case, oracle_cases
+from spark.schemas import parse_schema
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.spark.options import SourceOptions, parse_options
+from tieredfs.spark.options import SourceOptions, parse_options, parse_stream_options
 from tieredfs.spark.positions import FROM_EARLIEST, UNTIL_LATEST, Position
+from tieredfs.spark.source import TieredFSDataSource
 
 BY_DESIGN = {"no-bootstrap-servers", "user-schema"}
 REFUSED = [
@@ -119,7 +122,6 @@ def test_names_of_options_are_in_any_case(name: str) -> None:
         {"bogusOption": "1"},
         {"kafka.bootstrap.servers": "nowhere:9092"},
         {"kafka.group.id": "mine", "groupIdPrefix": "pre"},
-        {"isolation.level": "read_committed"},
         {"auto.offset.reset": "latest"},
         {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "1000"},
         {"maxOffsetsPerTrigger": "ten"},
@@ -136,6 +138,50 @@ def test_names_of_options_are_in_any_case(name: str) -> None:
 )
 def test_options_that_change_no_answer_are_ignored(ignored: Mapping[str, str]) -> None:
     assert parse(subscribe="a", **ignored) == parse(subscribe="a")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("ending_offsets", "endingOffsets"),
+        ("failOnDatalos", "failOnDataLoss"),
+        ("includeHeader", "includeHeaders"),
+        ("minPartition", "minPartitions"),
+        ("maxRecordsPerPartitions", "maxRecordsPerPartition"),
+        ("storageOptions", "storage_options"),
+        ("isolation.level", "kafka.isolation.level"),
+        ("kafka.isolation_level", "kafka.isolation.level"),
+    ],
+)
+def test_an_ignored_option_with_almost_the_name_of_another_is_named_in_a_warning(
+    given: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"path": "memory://t", "subscribe": "a", given: "1"}
+    source = TieredFSDataSource(options)
+    schema = parse_schema(source.schema())
+    assert not caplog.messages
+    for read in (source.reader, source.streamReader):
+        with caplog.at_level(logging.WARNING, "tieredfs.spark"):
+            read(schema)
+        name = given.lower()
+        warning = f"Option '{name}' is ignored. Did you mean '{meant}'?"
+        assert caplog.messages == [warning]
+        caplog.clear()
+
+
+@pytest.mark.parametrize("parse", [parse_options, parse_stream_options])
+def test_no_option_of_kafkas_client_is_taken_for_a_misspelt_one(
+    parse: Callable[[Mapping[str, str]], SourceOptions],
+) -> None:
+    names = (
+        "bootstrap.servers client.id group.id group.protocol fetch.max.bytes "
+        "fetch.min.bytes key.serializer value.serializer security.protocol "
+        "sasl.jaas.config ssl.truststore.location max.poll.records check.crcs"
+    )
+    client = {f"kafka.{name}": "1" for name in names.split()}
+    given = {"path": "memory://t", "subscribe": "a", "groupIdPrefix": "g"}
+    assert not parse(given | client).misspelt
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def check_limits(options: GivenOptions) -> None:
     Raises:
         InvalidArgumentError: It is above, or one of the two is no number.
     """
-    if _MIN not in options or _MAX not in options:
+    if None in {options.text(_MIN), options.text(_MAX)}:
         return
     fewest, most = options.parse(_MIN, to_long), options.parse(_MAX, to_long)
     if fewest is not None and most is not None and fewest > most:

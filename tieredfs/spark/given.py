@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError
@@ -11,6 +12,7 @@ from tieredfs.integers import MAX_INT64
 __all__ = ["GivenOptions", "to_boolean", "to_long", "to_positive"]
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,1000}")  # of very many Python makes none
+_SIMILARITY: Final = 0.8  # of names, from 0 to 1, as difflib measures it
 _T = TypeVar("_T")
 
 
@@ -20,14 +22,34 @@ class GivenOptions:
     def __init__(self, given: Mapping[str, str]) -> None:
         """Take the options of a query."""
         self._values = {name.lower(): value for name, value in given.items()}
+        self._known: dict[str, str] = {}
 
     def __contains__(self, name: str) -> bool:
         """Return whether an option was given."""
-        return name.lower() in self._values
+        return self.text(name) is not None
 
     def text(self, name: str) -> str | None:
         """Return an option's text; None if it was not given."""
+        if name != name.lower() or name not in self._known:
+            self._known[name.lower()] = name
         return self._values.get(name.lower())
+
+    def misspelt(self, refused: Collection[str]) -> Mapping[str, str]:
+        """Return the options that nothing has read, but whose name is almost another's.
+
+        Args:
+            refused: Names that were read only to refuse them.
+
+        Returns:
+            The other name, by the name that was given. What is left may be meant for
+            Kafka's client, whose options are ignored.
+        """
+        known = self._known.keys() - refused
+        ignored = sorted(self._values.keys() - self._known.keys())
+        similar = {
+            name: get_close_matches(name, known, 1, _SIMILARITY) for name in ignored
+        }
+        return {name: self._known[found[0]] for name, found in similar.items() if found}
 
     def parse(self, name: str, parse: Callable[[str], _T]) -> _T | None:
         """Return the value of an option; None if it was not given.
@@ -57,7 +79,8 @@ class GivenOptions:
                 contain secrets.
         """
         try:
-            parsed = json.loads(self._values.get(name.lower(), "{}"))
+            text = self.text(name)
+            parsed = {} if text is None else json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"option '{name}' is not JSON") from error
         if not isinstance(parsed, dict):

@@ -114,6 +114,7 @@ class SourceOptions:
         cache_dir: Where indexes are cached, on each machine; None for the default, and
             empty for no cache.
         tuned: The sizes and limits of reads.
+        misspelt: Options that are ignored, each with the name that it is almost.
     """
 
     path: str = field(repr=False)  # a URL may have a password
@@ -137,6 +138,7 @@ class SourceOptions:
     topic_id: str | None = None
     cache_dir: str | None = None
     tuned: Options = DEFAULTS
+    misspelt: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names_topics(self) -> bool:
@@ -162,7 +164,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     _check_general(options)
     starting, ending = parse_starting(options), parse_ending(options)
     check_order(starting, ending)
-    return _parsed(options, starting, ending)
+    parsed = _parsed(options, starting, ending)
+    return replace(parsed, misspelt=options.misspelt(_REFUSED))
 
 
 def parse_stream_options(given: Mapping[str, str]) -> SourceOptions:
@@ -182,7 +185,8 @@ def parse_stream_options(given: Mapping[str, str]) -> SourceOptions:
     _check_general(options)
     starting = parse_stream_starting(options)
     parsed = _parsed(options, starting, UNTIL_LATEST)
-    return replace(parsed, admission=parse_admission(options))
+    admission = parse_admission(options)
+    return replace(parsed, admission=admission, misspelt=options.misspelt(_REFUSED))
 
 
 def _check_general(options: GivenOptions) -> None:

@@ -1,7 +1,8 @@
 """The data source: planned on the driver, read in the executors."""
 
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tieredfs.errors import (
     InvalidArgumentError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TieredFSDataSource", "register"]
 
+_log: Final = logging.getLogger("tieredfs.spark")
 _READ_ONLY = "format('tieredfs') does not write yet: Topic.append in Python does"
 
 
@@ -89,6 +91,7 @@ class TieredFSDataSource(DataSource):
         """
         options = parse_options(self.options)
         names = _columns_of(schema, options)
+        _warn_of_misspelt(options)
         if options.view is not None:
             return ViewReader(options.view, options, names)
         return record_reader(options, names)
@@ -100,6 +103,7 @@ class TieredFSDataSource(DataSource):
             InvalidArgumentError: As from ``reader``.
         """
         options = parse_stream_options(self.options)
+        _warn_of_misspelt(options)
         return TieredFSStreamReader(options, _columns_of(schema, options))
 
     def writer(self, schema: "StructType", overwrite: bool) -> NoReturn:  # noqa: FBT001 - Spark's
@@ -127,6 +131,11 @@ def _is_for_streams(given: Mapping[str, str]) -> bool:
     except InvalidArgumentError:
         return False
     return True
+
+
+def _warn_of_misspelt(options: SourceOptions) -> None:
+    for name, other in options.misspelt.items():
+        _log.warning("Option '%s' is ignored. Did you mean '%s'?", name, other)
 
 
 def _columns_of(schema: "StructType", options: SourceOptions) -> tuple[str, ...]:
