@@ -154,10 +154,10 @@ class Tier:
                 msg = f"not found: topic {name!r} with id {topic_id}"
                 msg += f" in {self.storage.store.url}; it has {listed}"
                 raise NotFoundError(msg)
-        ids = {partition.topic_id for partition in found}
+        ids = sorted({partition.topic_id for partition in found})
         if len(ids) > 1:
             newest = max(ids, key=lambda one: (self._newest(found, one), one))
-            listed = ", ".join(sorted(ids))
+            listed = ", ".join(ids)
             warnings.warn(
                 f"topic {name!r} exists several times ({listed}): reading the "
                 f"newest, {newest}; topic_id, or --topic-id, chooses another",

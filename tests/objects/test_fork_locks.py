@@ -1,15 +1,24 @@
 """A lock that another thread holds is free in a forked child."""
 
 import threading
+from typing import TYPE_CHECKING
+
+import pytest
 
 from objects.forking import forked
 from tieredfs import ObjectStore, RequestCounter
 from tieredfs.objects.backends import memory
-from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.objects.concurrency.fork_locks import make_lock, make_rlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-def test_a_lock_that_a_thread_holds_is_free_in_a_child_and_held_in_its_parent() -> None:
-    lock, held, done = make_lock(), threading.Event(), threading.Event()
+@pytest.mark.parametrize("make", [make_lock, make_rlock])
+def test_a_lock_that_a_thread_holds_is_free_in_a_child_and_held_in_its_parent(
+    make: "Callable[[], threading.Lock | threading.RLock]",
+) -> None:
+    lock, held, done = make(), threading.Event(), threading.Event()
 
     def hold() -> None:
         with lock:

@@ -3,6 +3,7 @@
 import dis
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from _typeshed import TraceFunction
 
 _CONTENT = bytes(4 << 20)
-_WAITING = "tieredfs/objects/concurrency", "asyncio/base_events", "/threading.py"
+_WAITING = (
+    "tieredfs/objects/concurrency",
+    "tieredfs/objects/connection",
+    "asyncio/base_events",
+    "/threading.py",
+)
 """Where a thread waits for another: parts of the paths of such code."""
 
 
@@ -96,3 +102,23 @@ def test_after_ctrl_c_at_any_step_of_a_call_the_next_one_is_answered(
             pass  # an interrupted wait of Python makes the one the other
         call(store)
     assert step > 15
+
+
+def test_after_ctrl_c_at_any_step_of_a_connection_another_thread_can_connect(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "key").write_bytes(b"content")
+    policy = RequestPolicy(deadline=10)
+    step, is_over = 0, False
+    while not is_over:
+        step += 1
+        store = ObjectStore(str(tmp_path), policy=policy)
+        try:
+            with _interrupted_at(step) as steps:
+                store.get("key")
+            is_over = steps[0] < step
+        except KeyboardInterrupt:
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(store.get, "key").result() == b"content"
+    assert step > 10

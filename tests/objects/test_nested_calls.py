@@ -1,5 +1,6 @@
 """Calls within calls: how many are in progress, and which error is raised."""
 
+import _thread
 import os
 import threading
 import warnings
@@ -28,14 +29,20 @@ class Progress:
 
 
 class Times:
-    """The clocks of a process, of which a test says what it does."""
+    """The clocks of a thread, of which a test says what it does."""
 
     def __init__(self) -> None:
-        self.clock = self.process = 0.0
+        self.clock = self.thread = 0.0
 
     def pass_by(self, *, computed: float, waited: float) -> None:
-        self.process += computed
+        self.thread += computed
         self.clock += computed + waited
+
+    def calls(self) -> NestedCalls:
+        """Return calls for files that take these times."""
+        return NestedCalls(
+            8, is_local=True, clock=lambda: self.clock, thread_clock=lambda: self.thread
+        )
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -85,38 +92,78 @@ def test_as_many_calls_as_allowed_are_in_progress() -> None:
     calls.map(lambda _: everyone.wait(10), range(20))  # each has left its place
 
 
-def test_files_in_memory_are_asked_for_one_after_the_other() -> None:
+def test_files_in_memory_are_asked_for_in_one_thread() -> None:
     times, threads = Times(), set[threading.Thread]()
-    calls = NestedCalls(
-        8, is_local=True, clock=lambda: times.clock, process_clock=lambda: times.process
-    )
+    calls = times.calls()
 
     def leaf(number: int) -> int:
         threads.add(threading.current_thread())
-        times.pass_by(computed=1.0, waited=0.9)
+        times.pass_by(computed=1.0, waited=1.9)
         return number
 
     def outer(number: int) -> list[int]:
         return calls.map(leaf, range(number))
 
     assert calls.map(outer, range(5)) == [list(range(m)) for m in range(5)]
-    assert threads == {threading.current_thread()}
+    assert len(threads) == 1
 
 
-def test_files_that_one_call_has_waited_for_are_asked_for_concurrently() -> None:
-    times, together = Times(), threading.Barrier(7)
-    calls = NestedCalls(
-        8, is_local=True, clock=lambda: times.clock, process_clock=lambda: times.process
-    )
+@pytest.mark.parametrize(
+    ("computed", "waited", "alone"),
+    [(1.0, 2.1, 1), (0.0, 0.003, 7), (0.001, 0.004, 6), (10e-6, 0.0003, 67)],
+)
+def test_files_are_asked_for_concurrently_when_one_call_after_the_other_has_waited(
+    computed: float, waited: float, alone: int
+) -> None:
+    times, together = Times(), threading.Barrier(8)
+    calls = times.calls()
 
     def call(number: int) -> int:
-        if number < 3:
-            times.pass_by(computed=1.0, waited=0.5 * number + 0.5)
+        if number < alone:
+            times.pass_by(computed=computed, waited=waited)
         else:
             together.wait(10)
         return number
 
-    assert calls.map(call, range(10)) == list(range(10))
+    assert calls.map(call, range(alone + 8)) == list(range(alone + 8))
+
+
+def test_a_file_that_was_waited_for_and_cannot_be_read_makes_the_next_concurrent() -> (
+    None
+):
+    times, together = Times(), threading.Barrier(2)
+    calls = times.calls()
+
+    def fail(_: int) -> None:
+        times.pass_by(computed=0.0, waited=1.0)
+        raise OSError
+
+    with pytest.raises(OSError):  # noqa: PT011 - it has no message
+        calls.map(fail, range(2))
+    calls.map(lambda _: together.wait(10), range(2))
+
+
+def test_ctrl_c_does_not_wait_for_a_file_and_no_other_is_asked_for() -> None:
+    calls, begun, ended = NestedCalls(8, is_local=True), list[int](), threading.Event()
+    over = threading.Event()
+
+    def leaf(number: int) -> None:
+        begun.append(number)
+        _thread.interrupt_main()
+        ended.wait(60)
+
+    def outer(_: int) -> None:
+        try:
+            calls.map(leaf, range(5))
+        finally:
+            over.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        calls.map(outer, range(5))
+    assert not over.is_set()
+    ended.set()
+    assert over.wait(10)
+    assert begun == [0]
 
 
 def test_an_error_of_the_first_call_for_a_file_is_raised() -> None:

@@ -91,6 +91,22 @@ class ParsesOneByOne(SingleObject):
     keys = OneByOne()
 
 
+class OtherNames(NativeKeys):
+    """Names with one of two suffixes, and not all of those."""
+
+    def stem_of(self, name: str) -> str | None:
+        """Return the part before the suffix."""
+        stem, dot, suffix = name.rpartition(".")
+        is_ours = dot and suffix in {"segment", "seg"} and not stem.endswith("2")
+        return stem if is_ours else None
+
+
+class HasOtherNames(SingleObject):
+    """The native layout, with names that it would not take for its own."""
+
+    keys = OtherNames()
+
+
 @st.composite
 def objects(draw: st.DrawFn) -> dict[str, int]:
     """Draw the names and sizes of what lies in the folder of a partition."""
@@ -98,7 +114,8 @@ def objects(draw: st.DrawFn) -> dict[str, int]:
     for key in draw(st.lists(keys(), max_size=5)):
         small = replace(key, log_length=key.log_length % 4, tail_length=1)
         wrong = draw(st.sampled_from([0, 0, 0, 0, 1]))
-        found[f"{KEYS.stem(small)}.segment"] = small.size + wrong
+        suffix = draw(st.sampled_from(["segment", "segment", "seg"]))
+        found[f"{KEYS.stem(small)}.{suffix}"] = small.size + wrong
     others = st.sampled_from(["x", "y.segment", f"{'0' * 126}.segment"])
     found |= dict.fromkeys(draw(st.lists(others, max_size=2)), 1)
     if draw(st.integers(0, 5)) == 5:
@@ -116,8 +133,8 @@ def test_a_table_has_the_segments_of_the_list(stored: dict[str, int]) -> None:
         for name, size in stored.items():
             put(store, name, size)
         try:
-            for storage in (SingleObject(store), ParsesOneByOne(store)):
-                check_table(storage)
+            for kind in (SingleObject, ParsesOneByOne, HasOtherNames):
+                check_table(kind(store))
         finally:
             store.delete([entry.key for entry in store.list()])
 

@@ -47,10 +47,10 @@ class Connection:
         """Record the URL and options; no request is made."""
         self.url = url
         self.options = dict(options)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._made: Backend | None = None
         self._closing: weakref.finalize[..., object] | None = None
-        self.probe_lock = threading.Lock()
+        self.probe_lock = threading.RLock()
         """Held by the thread that probes what the backend can do."""
         self.uploads: set[UnfinishedUpload] = set()
         """The multipart uploads in progress."""
@@ -138,15 +138,18 @@ class Connection:
             return made
         deadline = Deadline(timeout)
         lock = self._lock
-        if not acquire(lock, timeout):
-            raise TimeoutError
         try:
+            if not acquire(lock, timeout):
+                raise TimeoutError
             made = self._made
             if made is None:
                 made = self._made = self._make(deadline.check())
             return made
         finally:
-            lock.release()
+            try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
+                lock.release()
+            except RuntimeError:  # it was not acquired
+                pass
 
     def discard(self, backend: Backend) -> None:
         """Drop a backend whose connection is broken; calls in progress keep it."""
@@ -168,7 +171,7 @@ class Connection:
     def reset_after_fork(self) -> Backend | None:
         """Drop the backend, and return it; called in a forked child."""
         # Another thread of the parent may hold the old locks.
-        self._lock, self.probe_lock = threading.Lock(), threading.Lock()
+        self._lock, self.probe_lock = threading.RLock(), threading.RLock()
         self.uploads = set()  # they are the parent's
         made, self._made = self._made, None
         return made

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Final
 
 from tieredfs.errors import DeadlineExceededError
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
-from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.objects.concurrency.fork_locks import make_rlock
 from tieredfs.objects.concurrency.waiting import acquire
 from tieredfs.storage import Capability, RemoteStorageManager, StorageWrapper
 
 if TYPE_CHECKING:
-    from threading import Lock
+    from threading import RLock
 
 __all__ = ["IndexKeeper"]
 
@@ -31,7 +31,7 @@ class IndexKeeper(StorageWrapper):
         """Wrap ``inner``, without sending a request."""
         super().__init__(inner)
         self._kept: dict[SegmentMetadata, tuple[set[IndexType], SegmentIndexes]] = {}
-        self._fetching: dict[SegmentMetadata, Lock] = {}
+        self._fetching: dict[SegmentMetadata, RLock] = {}
 
     def fetch_indexes(
         self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
@@ -43,15 +43,18 @@ class IndexKeeper(StorageWrapper):
         """
         fetching = self._fetching.get(metadata)
         if fetching is None:  # as one step: two threads get the same lock
-            fetching = self._fetching.setdefault(metadata, make_lock())
+            fetching = self._fetching.setdefault(metadata, make_rlock())
         seconds = self.store.policy.deadline
-        if not acquire(fetching, seconds):
-            msg = f"{self.name_of(metadata)}: indexes not fetched in {seconds:g} s"
-            raise DeadlineExceededError(msg)
         try:
+            if not acquire(fetching, seconds):
+                msg = f"{self.name_of(metadata)}: indexes not fetched in {seconds:g} s"
+                raise DeadlineExceededError(msg)
             return self._fetch_missing(metadata, set(index_types))
         finally:
-            fetching.release()
+            try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
+                fetching.release()
+            except RuntimeError:  # it was not acquired
+                pass
 
     def _fetch_missing(
         self, metadata: SegmentMetadata, wanted: set[IndexType]

@@ -8,9 +8,9 @@ import os
 import threading
 import weakref
 
-__all__ = ["make_lock"]
+__all__ = ["make_lock", "make_rlock"]
 
-_locks: "weakref.WeakSet[threading.Lock]" = weakref.WeakSet()
+_locks: "weakref.WeakSet[threading.Lock | threading.RLock]" = weakref.WeakSet()
 
 
 def make_lock() -> threading.Lock:
@@ -20,11 +20,18 @@ def make_lock() -> threading.Lock:
     return lock
 
 
+def make_rlock() -> threading.RLock:
+    """Return a lock that knows its thread, and is free again in a forked child."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
 def _free_all() -> None:
     for lock in list(_locks):
         # As threading and logging do with their own locks. To replace each lock, every
         # object that has one would have to be found.
-        lock._at_fork_reinit()  # type: ignore[attr-defined] # noqa: SLF001
+        lock._at_fork_reinit()  # type: ignore[union-attr] # noqa: SLF001
 
 
 if hasattr(os, "register_at_fork"):

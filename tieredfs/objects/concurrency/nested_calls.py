@@ -6,8 +6,8 @@ partitions could occupy it and wait for ever for their segments.
 
 Files that the system has in memory are never waited for, and threads that ask for them
 only hand the interpreter's lock to each other: 50,000 segments were planned in 3.8 s by
-many threads, and in 1.4 s by one. A file system of a network is waited for. So of a
-local store calls are made concurrently from the first one on that has waited.
+many threads, and in 1.4 s by one. A file system of a network is waited for. So one
+thread makes the calls of a local store, until they have waited for most of their time.
 """
 
 import os
@@ -27,7 +27,10 @@ from tieredfs.objects.concurrency.waiting import result_of
 __all__ = ["NestedCalls"]
 
 _DEFAULT_LIMIT: Final = 32  # small requests, which cost only latency
-_MIN_WAIT_SECONDS: Final = 0.002
+_MIN_WAIT_SECONDS: Final = 0.02
+_MIN_WAIT_SHARE: Final = (
+    2  # of the time computed: a busy machine lets a thread wait, too
+)
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -46,7 +49,7 @@ class NestedCalls:
         *,
         is_local: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        process_clock: Callable[[], float] = time.process_time,
+        thread_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         """Create the limit, without starting a thread.
 
@@ -54,15 +57,16 @@ class NestedCalls:
             limit: Maximum number of calls in progress, at least 1; None for that of
                 small requests.
             is_local: Whether files are asked for: then the calls are made one after the
-                other until one has waited longer than it has computed.
+                other until they have waited for twice as long as they have computed.
             clock: Returns a time in seconds that only grows.
-            process_clock: Returns the seconds for which the process has computed.
+            thread_clock: Returns the seconds for which this thread has computed.
         """
         self._lock: Final = make_lock()
         self._limit = _DEFAULT_LIMIT if limit is None else limit
         self._free = self._limit - 1  # the caller's own place is the first
         self._is_concurrent = not is_local
-        self._clock, self._process_clock = clock, process_clock
+        self._waited = self._computed = 0.0  # seconds, of calls that were not
+        self._clock, self._thread_clock = clock, thread_clock
         self._process = os.getpid()
         self._here = threading.local()
 
@@ -79,8 +83,33 @@ class NestedCalls:
         Raises:
             Exception: What the call raised for the first item that it raised for.
         """
+        if self._is_concurrent:
+            return self._map_concurrently(call, items)
+        outer: _Map | None = getattr(self._here, "map", None)
+        if outer is not None:
+            return self._map_serially(call, items, outer)
+        if len(items) < 2:  # noqa: PLR2004 - no thread for one
+            return [call(item) for item in items]
+        # In a thread of its own, since a call may hang: this one waits for Ctrl-C, too.
+        made = _Map(None)
+
+        def work() -> list[_R]:
+            self._here.map = made
+            return self._map_serially(call, items, made)
+
+        try:
+            return result_of(DaemonExecutor(1).submit(work), inf)
+        finally:
+            made.leave()
+
+    def _map_serially(
+        self, call: Callable[[_T], _R], items: Sequence[_T], made: "_Map"
+    ) -> list[_R]:
+        """Make calls one after the other, until the next ones are concurrent."""
         found = list[_R]()
         while not self._is_concurrent and len(found) < len(items):
+            if made.is_left:
+                return found  # for no one
             found.append(self._make(call, items[len(found)]))
         return found + self._map_concurrently(call, items[len(found) :])
 
@@ -123,14 +152,16 @@ class NestedCalls:
             waiting.clear()
 
     def _make(self, call: Callable[[_T], _R], item: _T) -> _R:
-        """Make a call, after which the next ones are concurrent if it has waited."""
-        began, before = self._clock(), self._process_clock()
-        made = call(item)
-        computed = self._process_clock() - before
-        waited = self._clock() - began - computed
-        if waited > max(computed, _MIN_WAIT_SECONDS):
-            self._is_concurrent = True
-        return made
+        """Make a call, and decide whether the next ones are concurrent."""
+        began, before = self._clock(), self._thread_clock()
+        try:
+            return call(item)
+        finally:
+            computed = self._thread_clock() - before
+            self._computed += computed
+            self._waited += self._clock() - began - computed
+            least = max(_MIN_WAIT_SHARE * self._computed, _MIN_WAIT_SECONDS)
+            self._is_concurrent |= self._waited > least
 
     def _take_place(self) -> bool:
         with self._lock:

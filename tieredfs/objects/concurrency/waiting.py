@@ -6,12 +6,14 @@ interrupt the wait: with a store that hangs it would be noticed minutes later, a
 deadline. So each wait is split into short ones.
 """
 
-import threading
 from collections.abc import Collection
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tieredfs.objects.policy import Deadline
+
+if TYPE_CHECKING:
+    from threading import Lock, RLock
 
 __all__ = ["SIGNAL_CHECK_SECONDS", "acquire", "result_of", "wait_for_all"]
 
@@ -52,8 +54,22 @@ def wait_for_all(futures: Collection[Future[Any]]) -> None:
             return
 
 
-def acquire(lock: threading.Lock, timeout: float) -> bool:
-    """Acquire a lock; return whether it was acquired within ``timeout`` seconds."""
+def acquire(lock: "Lock | RLock", timeout: float) -> bool:
+    """Acquire a lock; return whether it was acquired within ``timeout`` seconds.
+
+    Ctrl-C may be noticed just after a lock was acquired, and before this returns. So
+    what has to be released is an RLock, which knows its thread::
+
+        try:
+            if not acquire(lock, seconds):
+                raise TimeoutError
+            ...
+        finally:
+            try:
+                lock.release()
+            except RuntimeError:  # it was not acquired
+                pass
+    """
     deadline = Deadline(timeout)
     while not lock.acquire(timeout=min(SIGNAL_CHECK_SECONDS, deadline.remaining)):
         if not deadline.remaining:

@@ -44,14 +44,14 @@ def probe_conditional_put(
     if backend.conditional_put_known:
         return
     probe_lock = requests.connection.probe_lock
-    if not acquire(probe_lock, deadline.remaining):
-        limit = requests.policy.deadline
-        msg = (
-            f"put {requests.name(key)}: another call's probe of this store for "
-            f"exclusive create was not done in {limit:g} s"
-        )
-        raise DeadlineExceededError(msg)
     try:
+        if not acquire(probe_lock, deadline.remaining):
+            limit = requests.policy.deadline
+            msg = (
+                f"put {requests.name(key)}: another call's probe of this store for "
+                f"exclusive create was not done in {limit:g} s"
+            )
+            raise DeadlineExceededError(msg)
         if not backend.conditional_put_known:
             works = backend.conditional_put_works()
             if works is None:
@@ -64,7 +64,10 @@ def probe_conditional_put(
                 backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
             backend.conditional_put_known = True
     finally:
-        probe_lock.release()
+        try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
+            probe_lock.release()
+        except RuntimeError:  # it was not acquired
+            pass
 
 
 def _is_refused(requests: Requests, key: str, probe: str, deadline: Deadline) -> bool:

@@ -63,10 +63,15 @@ def _parse_page(
 ) -> KeyTable:
     """Parse a page of whole objects; note what is wrong with the others."""
     keys, sizes = page.keys, _sizes_of(page)
-    if not all(map(str.endswith, keys, repeat(scheme.suffix))):
-        is_stem = [scheme.stem_of(key[len(prefix) :]) is not None for key in keys]
+    if type(scheme).stem_of is KeyScheme.stem_of and all(
+        map(str.endswith, keys, repeat(scheme.suffix))
+    ):
+        stems = [key[len(prefix) : -len(scheme.suffix)] for key in keys]
+    else:
+        named = [scheme.stem_of(key[len(prefix) :]) for key in keys]
+        stems = [stem for stem in named if stem is not None]
+        is_stem = [stem is not None for stem in named]
         keys, sizes = list(compress(keys, is_stem)), sizes[is_stem]
-    stems = [key[len(prefix) : -len(scheme.suffix)] for key in keys]
     table, is_whole = scheme.parse_stems(stems)
     found: dict[int, ListedError] = {}
     for row in np.flatnonzero(~is_whole).tolist():
@@ -81,7 +86,7 @@ def _parse_page(
     for row in np.flatnonzero(is_whole & (sizes != stated)).tolist():
         is_whole[row] = False
         found[row] = size_error(
-            f"{url}/{prefix}{stems[row]}{scheme.suffix}",
+            f"{url}/{keys[row]}",
             _identity(table[row].item()),
             sizes[row],
             stated[row],
