@@ -293,7 +293,7 @@ class PartitionRead:
                 message says where to go on, as that of the next one does.
             DeadlineExceededError: The store did not answer in time.
         """
-        left = self._left
+        left = self._left.with_first()
         try:
             for found in batches:
                 hidden = self._hidden(found)

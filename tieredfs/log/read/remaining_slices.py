@@ -49,6 +49,10 @@ class RemainingSlices:
         """Whether no other slice follows the first."""
         return self.row + 1 >= len(self.slices)
 
+    def with_first(self) -> "RemainingSlices":
+        """Return the same, with the first of them made once for each use of it."""
+        return replace(self, rest=self.first)
+
     def after(self, batches: LogBatches) -> "RemainingSlices":
         """Return what is left after some batches of the first slice."""
         return replace(self, rest=self.first.remaining_after(batches))
