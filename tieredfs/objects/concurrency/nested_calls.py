@@ -28,9 +28,7 @@ __all__ = ["NestedCalls"]
 
 _DEFAULT_LIMIT: Final = 32  # small requests, which cost only latency
 _MIN_WAIT_SECONDS: Final = 0.02
-_MIN_WAIT_SHARE: Final = (
-    2  # of the time computed: a busy machine lets a thread wait, too
-)
+_MIN_WAIT_SHARE: Final = 2  # of what was computed: a busy machine is waited for, too
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
