@@ -1,9 +1,13 @@
 """Calls within calls: how many are in progress, and which error is raised."""
 
 import _thread
+import gc
 import os
 import threading
 import warnings
+import weakref
+from contextlib import suppress
+from contextvars import ContextVar
 
 import pytest
 
@@ -145,7 +149,7 @@ def test_a_file_that_was_waited_for_and_cannot_be_read_makes_the_next_concurrent
 
 def test_ctrl_c_does_not_wait_for_a_file_and_no_other_is_asked_for() -> None:
     calls, begun, ended = NestedCalls(8, is_local=True), list[int](), threading.Event()
-    over = threading.Event()
+    over, results = threading.Event(), list[object]()
 
     def leaf(number: int) -> None:
         begun.append(number)
@@ -154,7 +158,7 @@ def test_ctrl_c_does_not_wait_for_a_file_and_no_other_is_asked_for() -> None:
 
     def outer(_: int) -> None:
         try:
-            calls.map(leaf, range(5))
+            results.append(calls.map(leaf, range(5)))
         finally:
             over.set()
 
@@ -164,6 +168,65 @@ def test_ctrl_c_does_not_wait_for_a_file_and_no_other_is_asked_for() -> None:
     ended.set()
     assert over.wait(10)
     assert begun == [0]
+    assert not results, "it has some of the results for all"
+
+
+def test_a_file_system_that_has_become_slow_is_not_judged_by_what_it_was() -> None:
+    times, together = Times(), threading.Barrier(2)
+    calls = times.calls()
+    calls.map(lambda _: times.pass_by(computed=1000.0, waited=0.0), range(2))
+
+    def call(number: int) -> None:
+        if number < 3:
+            times.pass_by(computed=0.001, waited=0.01)
+        else:
+            together.wait(10)
+
+    calls.map(call, range(5))
+
+
+def test_files_are_asked_for_where_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    calls = NestedCalls(is_local=True)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert calls.map(str, range(3)) == ["0", "1", "2"]
+    assert calls.map(lambda n: calls.map(str, range(n)), range(3)) == [
+        [],
+        ["0"],
+        ["0", "1"],
+    ]
+
+
+def test_files_are_asked_for_in_the_context_of_the_caller() -> None:
+    name = ContextVar("name", default="none")
+    name.set("request")
+    found = NestedCalls(is_local=True).map(lambda _: name.get(), range(2))
+    assert found == ["request", "request"]
+
+
+def test_an_error_of_a_call_for_a_file_keeps_nothing_alive() -> None:
+    class Large:
+        pass
+
+    kept = weakref.WeakSet[Large]()
+
+    def fail(_: int) -> None:
+        large = Large()
+        kept.add(large)
+        raise OSError
+
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(OSError):
+            NestedCalls(is_local=True).map(fail, range(2))
+        assert not kept
+    finally:
+        gc.enable()
 
 
 def test_an_error_of_the_first_call_for_a_file_is_raised() -> None:

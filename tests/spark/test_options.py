@@ -144,7 +144,7 @@ def test_options_that_change_no_answer_are_ignored(ignored: Mapping[str, str]) -
     ("given", "meant"),
     [
         ("startingOffset", "startingOffsets"),
-        ("ending_offsets", "endingOffsets"),
+        ("starting_offsets", "startingOffsets"),
         ("failOnDatalos", "failOnDataLoss"),
         ("includeHeader", "includeHeaders"),
         ("minPartition", "minPartitions"),
@@ -182,6 +182,28 @@ def test_no_option_of_kafkas_client_is_taken_for_a_misspelt_one(
     client = {f"kafka.{name}": "1" for name in names.split()}
     given = {"path": "memory://t", "subscribe": "a", "groupIdPrefix": "g"}
     assert not parse(given | client).misspelt
+
+
+def test_an_option_over_which_another_takes_precedence_is_not_misspelt() -> None:
+    times = '{"a": {"0": 1}}'
+    parsed = parse(
+        subscribe="a",
+        startingTimestamp="1",
+        startingOffsetsByTimestamp=times,
+        startingOffsets="earliest",
+        endingTimestamp="2",
+        endingOffsetsByTimestamp=times,
+        endingOffsets="latest",
+        paths="[]",
+    )
+    assert not parsed.misspelt
+
+
+@pytest.mark.parametrize("given", ["endingOffset", "views"])
+def test_what_a_stream_refuses_is_not_proposed(given: str) -> None:
+    options = {"path": "memory://t", "subscribe": "a", given: "1"}
+    assert parse_options(options).misspelt
+    assert not parse_stream_options(options).misspelt
 
 
 @pytest.mark.parametrize(

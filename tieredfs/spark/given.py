@@ -34,22 +34,26 @@ class GivenOptions:
             self._known[name.lower()] = name
         return self._values.get(name.lower())
 
-    def misspelt(self, refused: Collection[str]) -> Mapping[str, str]:
-        """Return the options that nothing has read, but whose name is almost another's.
+    def misspelt(
+        self, others: Collection[str], refused: Collection[str]
+    ) -> Mapping[str, str]:
+        """Return the options that are none, but whose name is almost that of one.
 
         Args:
-            refused: Names that were read only to refuse them.
+            others: Options besides those that were read.
+            refused: Options that are no better.
 
         Returns:
-            The other name, by the name that was given. What is left may be meant for
-            Kafka's client, whose options are ignored.
+            The name of an option, by the name that was given. What is left may be meant
+            for Kafka's client, whose options are ignored.
         """
-        known = self._known.keys() - refused
-        ignored = sorted(self._values.keys() - self._known.keys())
+        known = {name.lower(): name for name in others} | self._known
+        better = known.keys() - {name.lower() for name in refused}
+        unknown = sorted(self._values.keys() - known.keys())
         similar = {
-            name: get_close_matches(name, known, 1, _SIMILARITY) for name in ignored
+            name: get_close_matches(name, better, 1, _SIMILARITY) for name in unknown
         }
-        return {name: self._known[found[0]] for name, found in similar.items() if found}
+        return {name: known[found[0]] for name, found in similar.items() if found}
 
     def parse(self, name: str, parse: Callable[[str], _T]) -> _T | None:
         """Return the value of an option; None if it was not given.

@@ -74,6 +74,12 @@ _ENDINGS: Final = {
     "endingOffsets": "ending offset",
     "endingOffsetsByTimestamp": "ending timestamp",
 }
+_OF_BATCHES: Final = (*_ENDINGS, "endingTimestamp", "view")
+"""Options that streaming queries refuse or ignore."""
+
+_PERHAPS_UNREAD: Final = (*_OF_RECORDS, "paths")
+"""Options that need not be read where others take precedence."""
+
 _NO_PATH: Final = (
     "Option 'path' must be specified: the tier's URL, one in each frame. Of a table in "
     "its catalog Spark passes no option: use CREATE TEMPORARY VIEW, not CREATE TABLE"
@@ -165,7 +171,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     starting, ending = parse_starting(options), parse_ending(options)
     check_order(starting, ending)
     parsed = _parsed(options, starting, ending)
-    return replace(parsed, misspelt=options.misspelt(_REFUSED))
+    return replace(parsed, misspelt=options.misspelt(_PERHAPS_UNREAD, _REFUSED))
 
 
 def parse_stream_options(given: Mapping[str, str]) -> SourceOptions:
@@ -186,7 +192,8 @@ def parse_stream_options(given: Mapping[str, str]) -> SourceOptions:
     starting = parse_stream_starting(options)
     parsed = _parsed(options, starting, UNTIL_LATEST)
     admission = parse_admission(options)
-    return replace(parsed, admission=admission, misspelt=options.misspelt(_REFUSED))
+    misspelt = options.misspelt(_PERHAPS_UNREAD, (*_REFUSED, *_OF_BATCHES))
+    return replace(parsed, admission=admission, misspelt=misspelt)
 
 
 def _check_general(options: GivenOptions) -> None:

@@ -15,7 +15,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from typing import Final, TypeVar
@@ -88,26 +89,41 @@ class NestedCalls:
             return self._map_serially(call, items, outer)
         if len(items) < 2:  # noqa: PLR2004 - no thread for one
             return [call(item) for item in items]
-        # In a thread of its own, since a call may hang: this one waits for Ctrl-C, too.
         made = _Map(None)
+        self._waited = self._computed = 0.0  # a file system may have become slow
 
         def work() -> list[_R]:
             self._here.map = made
-            return self._map_serially(call, items, made)
+            try:
+                return self._map_serially(call, items, made)
+            finally:
+                self._here.map = None
 
+        future: Future[list[_R]] | None = None
         try:
-            return result_of(DaemonExecutor(1).submit(work), inf)
+            # In a thread of its own, since a call may hang: here Ctrl-C is noticed.
+            try:
+                future = DaemonExecutor(1).submit(copy_context().run, work)
+            except RuntimeError:  # no more threads
+                return work()
+            return result_of(future, inf)
         finally:
             made.leave()
+            future = None  # an error's traceback refers to this frame: avoid a cycle
 
     def _map_serially(
         self, call: Callable[[_T], _R], items: Sequence[_T], made: "_Map"
     ) -> list[_R]:
-        """Make calls one after the other, until the next ones are concurrent."""
+        """Make calls one after the other, until the next ones are concurrent.
+
+        Raises:
+            CancelledError: The caller waits no longer.
+            Exception: What the call raised.
+        """
         found = list[_R]()
         while not self._is_concurrent and len(found) < len(items):
             if made.is_left:
-                return found  # for no one
+                raise CancelledError
             found.append(self._make(call, items[len(found)]))
         return found + self._map_concurrently(call, items[len(found) :])
 

@@ -35,14 +35,17 @@ def result_of(future: Future[_T], timeout: float) -> _T:
         Exception: What the future raised.
     """
     deadline = Deadline(timeout)
-    while True:
-        try:
-            return future.result(min(SIGNAL_CHECK_SECONDS, deadline.remaining))
-        except TimeoutError:
-            if future.done():  # it raised TimeoutError itself, or ended just now
-                return future.result()
-            if not deadline.remaining:
-                raise
+    try:
+        while True:
+            try:
+                return future.result(min(SIGNAL_CHECK_SECONDS, deadline.remaining))
+            except TimeoutError:
+                if future.done():  # it raised TimeoutError itself, or ended just now
+                    return future.result()
+                if not deadline.remaining:
+                    raise
+    finally:
+        del future  # an error's traceback refers to this frame: avoid a cycle
 
 
 def wait_for_all(futures: Collection[Future[Any]]) -> None:
