@@ -23,7 +23,7 @@ from tieredfs.objects.concurrency.finalizers import (
     close_when_collected,
     filesystem_finalizers,
 )
-from tieredfs.objects.concurrency.waiting import acquire
+from tieredfs.objects.concurrency.waiting import call_holding
 from tieredfs.objects.errors_map import links, text_of
 from tieredfs.objects.identity import is_local
 from tieredfs.objects.policy import Deadline
@@ -137,19 +137,13 @@ class Connection:
         if made is not None:
             return made
         deadline = Deadline(timeout)
-        lock = self._lock
-        try:
-            if not acquire(lock, timeout):
-                raise TimeoutError
-            made = self._made
-            if made is None:
-                made = self._made = self._make(deadline.check())
-            return made
-        finally:
-            try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
-                lock.release()
-            except RuntimeError:  # it was not acquired
-                pass
+
+        def make() -> Backend:
+            if self._made is None:
+                self._made = self._make(deadline.check())
+            return self._made
+
+        return call_holding(self._lock, timeout, make)
 
     def discard(self, backend: Backend) -> None:
         """Drop a backend whose connection is broken; calls in progress keep it."""

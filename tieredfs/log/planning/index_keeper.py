@@ -1,12 +1,13 @@
 """A storage that keeps the indexes that it has fetched, for as long as a plan takes."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tieredfs.errors import DeadlineExceededError
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 from tieredfs.objects.concurrency.fork_locks import make_rlock
-from tieredfs.objects.concurrency.waiting import acquire
+from tieredfs.objects.concurrency.waiting import LockTimeoutError, call_holding
 from tieredfs.storage import Capability, RemoteStorageManager, StorageWrapper
 
 if TYPE_CHECKING:
@@ -45,16 +46,12 @@ class IndexKeeper(StorageWrapper):
         if fetching is None:  # as one step: two threads get the same lock
             fetching = self._fetching.setdefault(metadata, make_rlock())
         seconds = self.store.policy.deadline
+        fetch = partial(self._fetch_missing, metadata, set(index_types))
         try:
-            if not acquire(fetching, seconds):
-                msg = f"{self.name_of(metadata)}: indexes not fetched in {seconds:g} s"
-                raise DeadlineExceededError(msg)
-            return self._fetch_missing(metadata, set(index_types))
-        finally:
-            try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
-                fetching.release()
-            except RuntimeError:  # it was not acquired
-                pass
+            return call_holding(fetching, seconds, fetch)
+        except LockTimeoutError as error:
+            msg = f"{self.name_of(metadata)}: indexes not fetched in {seconds:g} s"
+            raise DeadlineExceededError(msg) from error
 
     def _fetch_missing(
         self, metadata: SegmentMetadata, wanted: set[IndexType]

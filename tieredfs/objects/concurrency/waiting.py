@@ -6,7 +6,7 @@ interrupt the wait: with a store that hangs it would be noticed minutes later, a
 deadline. So each wait is split into short ones.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,7 +15,14 @@ from tieredfs.objects.policy import Deadline
 if TYPE_CHECKING:
     from threading import Lock, RLock
 
-__all__ = ["SIGNAL_CHECK_SECONDS", "acquire", "result_of", "wait_for_all"]
+__all__ = [
+    "SIGNAL_CHECK_SECONDS",
+    "LockTimeoutError",
+    "acquire",
+    "call_holding",
+    "result_of",
+    "wait_for_all",
+]
 
 _T = TypeVar("_T")
 
@@ -58,23 +65,39 @@ def wait_for_all(futures: Collection[Future[Any]]) -> None:
 
 
 def acquire(lock: "Lock | RLock", timeout: float) -> bool:
-    """Acquire a lock; return whether it was acquired within ``timeout`` seconds.
-
-    Ctrl-C may be noticed just after a lock was acquired, and before this returns. So
-    what has to be released is an RLock, which knows its thread::
-
-        try:
-            if not acquire(lock, seconds):
-                raise TimeoutError
-            ...
-        finally:
-            try:
-                lock.release()
-            except RuntimeError:  # it was not acquired
-                pass
-    """
+    """Acquire a lock; return whether it was acquired within ``timeout`` seconds."""
     deadline = Deadline(timeout)
     while not lock.acquire(timeout=min(SIGNAL_CHECK_SECONDS, deadline.remaining)):
         if not deadline.remaining:
             return False
     return True
+
+
+class LockTimeoutError(TimeoutError):
+    """Another thread has held a lock for too long."""
+
+
+def call_holding(lock: "RLock", timeout: float, function: Callable[[], _T]) -> _T:
+    """Call a function while this thread holds a lock, and return its result.
+
+    Ctrl-C may be noticed just after the lock was acquired, before this is known. So it
+    is an RLock, which knows its thread.
+
+    Args:
+        lock: It is released afterwards, whenever Ctrl-C comes.
+        timeout: Seconds to wait for the lock.
+        function: What to call.
+
+    Raises:
+        LockTimeoutError: The lock was not acquired in time; nothing was called.
+        Exception: What the function raised.
+    """
+    try:
+        if not acquire(lock, timeout):
+            raise LockTimeoutError
+        return function()
+    finally:
+        try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
+            lock.release()
+        except RuntimeError:  # it was not acquired
+            pass

@@ -17,7 +17,7 @@ from tieredfs.errors import (
 )
 from tieredfs.objects.backends import Backend
 from tieredfs.objects.capabilities import StoreCapability
-from tieredfs.objects.concurrency.waiting import acquire
+from tieredfs.objects.concurrency.waiting import LockTimeoutError, call_holding
 from tieredfs.objects.content import BufferContent
 from tieredfs.objects.keys import COMMON_PROBE, probe_key
 from tieredfs.objects.policy import Deadline
@@ -43,31 +43,30 @@ def probe_conditional_put(
     """
     if backend.conditional_put_known:
         return
-    probe_lock = requests.connection.probe_lock
-    try:
-        if not acquire(probe_lock, deadline.remaining):
-            limit = requests.policy.deadline
-            msg = (
-                f"put {requests.name(key)}: another call's probe of this store for "
-                f"exclusive create was not done in {limit:g} s"
+
+    def probe() -> None:
+        if backend.conditional_put_known:
+            return
+        works = backend.conditional_put_works()
+        if works is None:
+            # Another process may delete the common probe between two creates.
+            works = any(
+                _is_refused(requests, key, tried, deadline)
+                for tried in (COMMON_PROBE, probe_key())
             )
-            raise DeadlineExceededError(msg)
-        if not backend.conditional_put_known:
-            works = backend.conditional_put_works()
-            if works is None:
-                # Another process may delete the common probe between two creates.
-                works = any(
-                    _is_refused(requests, key, probe, deadline)
-                    for probe in (COMMON_PROBE, probe_key())
-                )
-            if not works:
-                backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
-            backend.conditional_put_known = True
-    finally:
-        try:  # noqa: SIM105 - Ctrl-C could come in what is called to suppress
-            probe_lock.release()
-        except RuntimeError:  # it was not acquired
-            pass
+        if not works:
+            backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
+        backend.conditional_put_known = True
+
+    try:
+        call_holding(requests.connection.probe_lock, deadline.remaining, probe)
+    except LockTimeoutError as error:
+        limit = requests.policy.deadline
+        msg = (
+            f"put {requests.name(key)}: another call's probe of this store for "
+            f"exclusive create was not done in {limit:g} s"
+        )
+        raise DeadlineExceededError(msg) from error
 
 
 def _is_refused(requests: Requests, key: str, probe: str, deadline: Deadline) -> bool:
