@@ -83,6 +83,12 @@ def make_sized(sizes: Iterable[int]) -> Scan:
     return replace(scan, plan=replace(scan.plan, partitions=partitions))
 
 
+@pytest.mark.parametrize("url", ["memory://tier", "single-object+memory://tier"])
+def test_a_tier_in_the_memory_of_a_process_is_refused_with_the_reason(url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="in the memory of the process"):
+        open_reader(path=url).partitions()
+
+
 @pytest.mark.parametrize(
     ("sizes", "parts"),
     [
@@ -128,7 +134,7 @@ def test_tasks_together_read_what_one_task_reads(
     assert pa.Table.from_batches(read_all(reader)) == whole
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "memory"])
 def test_records_are_the_same_by_changing_only_the_url(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
