@@ -46,7 +46,7 @@ def test_rows_are_those_of_kafkas_source(
 def test_a_filter_leaves_the_same_rows_whether_it_is_pushed_down_or_not(
     pushed: str, tier: Bucket, session: Session
 ) -> None:
-    query = Query.of(tier, **FILTERED.options)
+    query = Query.of(tier, **FILTERED.options, push_filters="true")
     query = query.where(FILTERED.condition, **{PUSH_DOWN: pushed})
     assert session.ask(answer_of, query) == Answer.expected(FILTERED)
 

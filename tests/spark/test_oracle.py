@@ -127,7 +127,8 @@ def test_a_filter_keeps_its_meaning_whether_spark_pushes_filters_down_or_not(
     before = spark.conf.get(name) or "false"
     spark.conf.set(name, enabled)
     try:
-        answer = Answer.of(load(case.options).where(case.condition))
+        frame = load({**case.options, "push_filters": "true"})
+        answer = Answer.of(frame.where(case.condition))
     finally:
         spark.conf.set(name, before)
     assert answer == Answer.expected(case)

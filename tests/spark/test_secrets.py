@@ -59,7 +59,8 @@ def test_no_secret_is_in_what_spark_shows_logs_or_keeps(
     apart: ApartSession, tier_in_s3: Bucket, broken: Bucket
 ) -> None:
     read = Query.of(tier_in_s3, subscribe="o3.beta")
-    few = read.where("partition = 0 and offset < 9", **{PUSH_DOWN: "true"})
+    pushing = Query.of(tier_in_s3, subscribe="o3.beta", push_filters="true")
+    few = pushing.where("partition = 0 and offset < 9", **{PUSH_DOWN: "true"})
     denied = Query.of(with_secret(tier_in_s3, "a-wrong-one"), subscribe="o3.beta")
     assert apart.ask(answer_of, read).rows == 120
     assert apart.ask(answer_of, few).rows == 9

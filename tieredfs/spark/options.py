@@ -58,6 +58,7 @@ _OF_RECORDS: Final = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "columns",
+    "push_filters",
     "failOnDataLoss",
     "kafka.isolation.level",
 )
@@ -113,6 +114,8 @@ class SourceOptions:
         max_records: How many offsets a task reads at most; None for no limit.
         admission: How many offsets a batch of a stream has.
         columns: The columns to read, in this order; None for those of Kafka's source.
+        push_filters: Whether a query's filters choose what is read where Spark passes
+            them: the frame is used once.
         storage_options: Options of fsspec, for the filesystem of the URL.
         plugin: The layout; None to detect it.
         plugin_options: Options of the layout.
@@ -138,6 +141,7 @@ class SourceOptions:
     max_records: int | None = None
     admission: Admission = EVERYTHING_NEW
     columns: tuple[str, ...] | None = None
+    push_filters: bool = False
     storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     plugin: str | None = None
     plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
@@ -231,6 +235,7 @@ def _parsed(
         min_partitions=options.parse("minPartitions", _min_partitions),
         max_records=options.parse("maxRecordsPerPartition", _max_records),
         columns=options.parse("columns", _columns),
+        push_filters=options.parse("push_filters", to_boolean) or False,
         storage_options=options.json_object("storage_options"),
         plugin=options.text("plugin"),
         plugin_options=options.json_object("plugin_options"),

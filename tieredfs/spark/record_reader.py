@@ -63,11 +63,16 @@ class FilteringReader(TieredFSReader):
 def record_reader(options: SourceOptions, columns: tuple[str, ...]) -> TieredFSReader:
     """Return a reader that takes the query's filters if Spark is about to give them.
 
+    Of a frame that is used in several places Spark passes the filters of each, and then
+    reads all of them as the last was planned, and what has no filter too. So a frame
+    has to say that it is used once.
+
     Args:
         options: What was asked for.
         columns: The columns of the query's schema.
     """
-    kind = FilteringReader if _are_filters_pushed() else TieredFSReader
+    takes_filters = options.push_filters and _are_filters_pushed()
+    kind = FilteringReader if takes_filters else TieredFSReader
     return kind(options, columns)
 
 
