@@ -173,7 +173,8 @@ class Tier:
         """Create a topic to which records can be appended.
 
         Nothing is written before the first record: until then only the caller sees it.
-        Of two writers that create a topic, the first that appends has it.
+        Of two writers that create a topic, the first that appends has it. If both append
+        at the same moment, both may be refused, and the topic does not exist.
 
         Args:
             name: A name that no topic of this tier has.

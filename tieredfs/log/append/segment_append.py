@@ -139,7 +139,8 @@ def begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:
     """Return the error for a topic that another writer has begun under the name."""
     return InvalidArgumentError(
         f"{partition}: another writer has begun a topic of this name; nothing was "
-        "written: open the topic by its name, and append to that"
+        "written: open the topic by its name, and append to that; if there is none, "
+        "both were refused: create it again"
     )
 
 
