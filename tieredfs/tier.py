@@ -19,7 +19,12 @@ from tieredfs.errors import (
 )
 from tieredfs.integers import to_integer
 from tieredfs.log.journal.heartbeat import unique_owner
-from tieredfs.log.partitions import missing_topic_error, without_internal
+from tieredfs.log.partitions import (
+    holds_segments,
+    missing_topic_error,
+    topic_partitions,
+    without_internal,
+)
 from tieredfs.log.planning.catalog import Known, SegmentCatalog
 from tieredfs.log.retention.delete import deletable_partitions, delete_partitions
 from tieredfs.model import TopicIdPartition, Uuid, check_topic_name
@@ -143,7 +148,7 @@ class Tier:
             InvalidArgumentError: The name is invalid, or the id is not a text.
         """
         check_topic_name(name)
-        found = self.storage.list_partitions(name)
+        found = topic_partitions(self.storage, name)
         if not found:
             raise missing_topic_error(self.storage, name)
         if topic_id is not None:
@@ -173,8 +178,8 @@ class Tier:
         """Create a topic to which records can be appended.
 
         Nothing is written before the first record: until then only the caller sees it.
-        Of two writers that create a topic, the first that appends has it. If both append
-        at the same moment, both may be refused, and the topic does not exist.
+        Of two writers that create a topic, the first that appends has it. If both
+        append at the same moment, both may be refused, and the topic does not exist.
 
         Args:
             name: A name that no topic of this tier has.
@@ -191,7 +196,7 @@ class Tier:
         if partitions < 1:
             msg = f"{name!r}: a topic has at least one partition, not {partitions}"
             raise InvalidArgumentError(msg)
-        if self.storage.list_partitions(name):
+        if holds_segments(self.storage, self.storage.list_partitions(name)):
             msg = f"already exists: topic {name!r} in {self.storage.store.url}"
             raise AlreadyExistsError(msg)
         made = Uuid.from_bytes(uuid4().bytes) if topic_id is None else Uuid(topic_id)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import asyncssh
 import pytest
+from fsspec.config import conf
 from typing_extensions import override
 
 from servers import Bucket, Fleet, Relay, Sftp
@@ -309,3 +310,24 @@ def test_a_server_that_cannot_replace_a_file_is_an_error(tmp_path: Path) -> None
         with pytest.raises(UnsupportedOperationError, match="/b/a"):
             store.put("a", b"1", overwrite=True)
     assert files_of(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["sftp", "ssh"])
+def test_options_come_from_the_configuration_of_fsspec_too(
+    relayed: Relayed, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    url, options = relayed.place
+    monkeypatch.setitem(conf, name, {**options, "port": 1})
+    store = ObjectStore(url)
+    store.put("key", CONTENT, overwrite=True)
+    assert relayed.store().get("key") == CONTENT
+    monkeypatch.setitem(conf, name, {"username": "other", "password": "wrong"})
+    assert ObjectStore(url, options).get("key") == CONTENT
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a?b#c?d", "a%3Fb"])
+def test_a_folder_may_have_any_name(relayed: Relayed, name: str) -> None:
+    url, options = relayed.place
+    store = ObjectStore(f"{url}/{name}", options)
+    store.put("key", CONTENT, overwrite=False)
+    assert files_of(relayed.folder) == {f"{name}/key": CONTENT}

@@ -1,18 +1,27 @@
 """Select the partitions of a job."""
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from tieredfs.errors import NotFoundError, PermissionDeniedError, TieredFSError
-from tieredfs.model import TopicIdPartition
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    TieredFSError,
+    UnsupportedFormatError,
+)
+from tieredfs.model import TopicIdPartition, Uuid
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = [
+    "holds_segments",
     "listed_size",
     "missing_topic_error",
     "select_partitions",
+    "topic_partitions",
+    "without_deleted",
     "without_internal",
     "without_topics",
 ]
@@ -37,8 +46,11 @@ def select_partitions(
         NotFoundError: There is no topic at all, a name does not exist, or no topic has
             the id.
     """
-    named = [None] if topics is None else sorted(set(topics))
-    found = {name: storage.list_partitions(name) for name in named}
+    found: dict[str | None, list[TopicIdPartition]]
+    if topics is None:
+        found = {None: without_deleted(storage, storage.list_partitions())}
+    else:
+        found = {name: topic_partitions(storage, name) for name in sorted(set(topics))}
     for name, partitions in found.items():
         if name is not None and not partitions:
             raise missing_topic_error(storage, name)
@@ -53,6 +65,63 @@ def select_partitions(
         msg = f"not found: {which} with id {topic_id} in {storage.store.url}"
         raise NotFoundError(msg)
     return [p for p in listed if p.topic not in with_id or p.topic_id == topic_id]
+
+
+def topic_partitions(
+    storage: RemoteStorageManager, topic: str
+) -> list[TopicIdPartition]:
+    """List the partitions of a topic, without those of a deleted one of its name.
+
+    Args:
+        storage: The storage to list.
+        topic: The topic's name.
+
+    Returns:
+        The partitions, sorted; empty if there is no such topic.
+    """
+    return without_deleted(storage, storage.list_partitions(topic))
+
+
+def without_deleted(
+    storage: RemoteStorageManager, partitions: Sequence[TopicIdPartition]
+) -> list[TopicIdPartition]:
+    """Leave out topics without a segment, if there are others of their names.
+
+    Some stores list the empty folders of a topic that was deleted. Only topics of which
+    another one has the name are looked at: the rest costs no request.
+
+    Args:
+        storage: Where the partitions were listed.
+        partitions: All partitions of their topics.
+    """
+    ids: dict[str, dict[Uuid, list[TopicIdPartition]]] = {}
+    for partition in partitions:
+        same = ids.setdefault(partition.topic, {})
+        same.setdefault(partition.topic_id, []).append(partition)
+    deleted = {
+        (topic, topic_id)
+        for topic, same in ids.items()
+        for topic_id, own in same.items()
+        if len(same) > 1 and not holds_segments(storage, own)
+    }
+    return [one for one in partitions if (one.topic, one.topic_id) not in deleted]
+
+
+def holds_segments(
+    storage: RemoteStorageManager, partitions: Iterable[TopicIdPartition]
+) -> bool:
+    """Return whether one of some listed partitions is more than an empty folder."""
+    return any(_exists(storage, partition) for partition in partitions)
+
+
+def _exists(storage: RemoteStorageManager, partition: TopicIdPartition) -> bool:
+    try:
+        next(storage.survey(partition), None)
+    except NotFoundError:
+        return False
+    except (CorruptDataError, PermissionDeniedError, UnsupportedFormatError):
+        return True
+    return True
 
 
 def missing_topic_error(storage: RemoteStorageManager, topic: str) -> NotFoundError:

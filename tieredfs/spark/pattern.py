@@ -35,10 +35,16 @@ _PROPERTIES: Final = {
     "IsUppercase": string.ascii_uppercase,
 }
 _PROPERTY: Final = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
-_ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPE: Final = re.compile(
+    r"\\(?:0(?:[0-3][0-7]{2}|[0-7]{1,2})|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^0])",
+    re.DOTALL,
+)
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
 _FLAGS: Final = re.compile(r"\(\?([A-Za-z]+)\)")
 _SCOPED: Final = re.compile(r"\(\?([A-Za-z]*)-?([A-Za-z]*):")
+_REPETITION: Final = re.compile(r"\{\d+(?:,\d*)?\}")
+_JAVAS_GROUP: Final = re.compile(r"\(\?(?:<|[:=!>]|[imsx]*(?:-[imsx]+)?[:)])")
+_BOUNDARIES: Final = frozenset((r"\A", r"\B", r"\Z", r"\b", r"\z"))
 _ENDS: Final = {r"\z": r"\Z", r"\Z": r"\Z", r"\e": r"\x1b"}
 
 
@@ -86,6 +92,7 @@ class _Translator:
     def translate(self) -> str:
         found = []
         while self._at < len(self._text):
+            self._check_next()
             self._note_group()
             if self._takes("["):
                 found.append(_written(self._class()))
@@ -97,6 +104,17 @@ class _Translator:
             else:
                 found.append(self._next())
         return "".join(found)
+
+    def _check_next(self) -> None:
+        """Raise an error for what is a pattern in Python and none in Java."""
+        if self._text[self._at] == "{":
+            found = _REPETITION.match(self._text, self._at)
+            if found is None:
+                raise re.error(f"Illegal repetition near index {self._at}")
+        elif self._text.startswith("(?", self._at):
+            found = _JAVAS_GROUP.match(self._text, self._at)
+            if found is None:
+                raise re.error(f"Unknown or unsupported group near index {self._at}")
 
     def _note_group(self) -> None:
         """Note whether case is ignored in a group that begins, or behind its end."""
@@ -173,10 +191,7 @@ class _Translator:
         last = self._atom()
         (low,), high = first, next(iter(last), "")
         if len(last) != 1 or high < low:
-            raise InvalidArgumentError(
-                f"option 'subscribePattern': Illegal character range near index "
-                f"{self._at - 1}: {self._text}"
-            )
+            raise re.error(f"Illegal character range near index {self._at - 1}")
         return self._in_both_cases(frozenset(map(chr, range(ord(low), ord(high) + 1))))
 
     def _atom(self) -> frozenset[str]:
@@ -190,22 +205,24 @@ class _Translator:
             self._at = named.end()
             name = named[2] or named[3]
             if name not in _PROPERTIES:
-                raise InvalidArgumentError(
-                    f"option 'subscribePattern': Unknown character property name "
-                    f"{{{name}}}: {self._text}"
-                )
+                raise re.error(f"Unknown character property name {{{name}}}")
             found = self._in_both_cases(frozenset(_PROPERTIES[name]))
             return found if named[1] == "p" else _ASCII - found
-        escape = re.compile(self._escape(), re.ASCII)
+        written = self._escape()
+        if written in _BOUNDARIES:
+            raise re.error(f"Illegal escape sequence {written} in a class")
+        escape = re.compile(written, re.ASCII)
         return frozenset(one for one in _ASCII if escape.fullmatch(one))
 
     def _escape(self) -> str:
         escape = _ESCAPE.match(self._text, self._at)
         if escape is None:
-            msg = f"option 'subscribePattern': Unexpected end: {self._text}"
-            raise InvalidArgumentError(msg)
+            what = "octal escape sequence" if self._at + 1 < len(self._text) else "end"
+            raise re.error(f"Illegal {what} near index {self._at}")
         self._at = escape.end()
-        return escape[0]
+        octal = escape[0].removeprefix(r"\0")
+        is_octal = octal != escape[0]
+        return rf"\x{int(octal, 8):02x}" if is_octal else escape[0]
 
     def _takes(self, part: str) -> bool:
         """Read a part of the pattern if it comes next."""
@@ -217,11 +234,9 @@ class _Translator:
         self._at += 1
         return self._text[self._at - 1]
 
-    def _unclosed(self) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            "option 'subscribePattern': Unclosed character class near index "
-            f"{len(self._text) - 1}: {self._text}"
-        )
+    def _unclosed(self) -> re.error:
+        end = len(self._text) - 1
+        return re.error(f"Unclosed character class near index {end}")
 
 
 def _written(characters: frozenset[str]) -> str:

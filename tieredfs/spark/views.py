@@ -20,7 +20,11 @@ from tieredfs.errors import (
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.time import NO_TIMESTAMP
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
-from tieredfs.log.partitions import missing_topic_error
+from tieredfs.log.partitions import (
+    missing_topic_error,
+    topic_partitions,
+    without_deleted,
+)
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.tiles import last_of, lineage_of
@@ -144,7 +148,8 @@ def _chosen(tier: Tier, options: SourceOptions) -> list[TopicIdPartition]:
         NotFoundError: A topic that is named does not exist.
     """
     every: dict[str, list[TopicIdPartition]] = {}
-    for one in () if options.names_topics else tier.storage.list_partitions():
+    listed = [] if options.names_topics else tier.storage.list_partitions()
+    for one in without_deleted(tier.storage, listed):
         every.setdefault(one.topic, []).append(one)
     found: list[TopicIdPartition] = []
     for name, numbers in topic_names(tier, options):
@@ -173,7 +178,7 @@ def _named(tier: Tier, name: str, topic_id: str | None) -> list[TopicIdPartition
     Raises:
         NotFoundError: No topic has the name, or no topic of the name has the id.
     """
-    found = tier.storage.list_partitions(check_topic_name(name))
+    found = topic_partitions(tier.storage, check_topic_name(name))
     if not found:
         raise missing_topic_error(tier.storage, name)
     if topic_id is not None:

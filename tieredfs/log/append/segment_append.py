@@ -11,6 +11,7 @@ from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.records.writer import BatchOptions, encode_batch
 from tieredfs.log.append.rows import AppendRows
 from tieredfs.log.journal.journal import read_state
+from tieredfs.log.partitions import holds_segments, topic_partitions
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import last_of, lineage_of, log_end
 from tieredfs.log.read.reader import TieredReader
@@ -131,8 +132,11 @@ class SegmentAppend:
 
 
 def topic_ids(storage: RemoteStorageManager, partition: TopicIdPartition) -> set[Uuid]:
-    """Return the ids of the topics that have a partition's name."""
-    return {found.topic_id for found in storage.list_partitions(partition.topic)}
+    """Return the ids of the topics of a partition's name that were not deleted."""
+    found = topic_partitions(storage, partition.topic)
+    ids = {one.topic_id for one in found}
+    is_there = partition.topic_id in ids or holds_segments(storage, found)
+    return ids if is_there else set()
 
 
 def begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:

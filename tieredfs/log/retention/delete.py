@@ -11,7 +11,7 @@ from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.journal import journalled_partitions
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.journal.state import PartitionState
-from tieredfs.log.partitions import missing_topic_error
+from tieredfs.log.partitions import missing_topic_error, topic_partitions
 from tieredfs.model import TopicIdPartition
 from tieredfs.states import PartitionDeleteState
 from tieredfs.storage import Capability, RemoteStorageManager
@@ -38,7 +38,7 @@ def deletable_partitions(
         NotFoundError: There is no such topic.
         InvalidArgumentError: There are several of this name, and no id was given.
     """
-    listed = set(storage.list_partitions(topic))
+    listed = set(topic_partitions(storage, topic))
     found = sorted(listed | set(journalled_partitions(storage.store, topic)))
     ids = sorted({partition.topic_id for partition in found})
     if topic_id is None and len(ids) > 1:

@@ -21,6 +21,8 @@ from typing import Any, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import get_loop, sync
+from fsspec.config import conf as fsspec_conf
+from fsspec.utils import infer_storage_options
 
 from tieredfs.errors import StorageUnavailableError, TieredFSError
 from tieredfs.objects.backends.folders import FoldersBackend, Item
@@ -61,9 +63,9 @@ class SftpBackend(FoldersBackend):
         from sshfs import SSHFileSystem  # noqa: PLC0415
 
         end = Deadline(timeout)
-        given = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
-        root = SSHFileSystem._strip_protocol(url)  # noqa: SLF001 - fsspec's
-        chosen = {**given, **options, "timeout": timeout, "skip_instance_cache": True}
+        given = _options(url, options)
+        chosen = {**given, "timeout": timeout, "skip_instance_cache": True}
+        root = SSHFileSystem._strip_protocol(_split(url)[2])  # noqa: SLF001 - fsspec's
 
         def connect() -> "SftpBackend":
             run_on_daemons(get_loop())  # sshfs connects when it is created
@@ -85,9 +87,8 @@ class SftpBackend(FoldersBackend):
         """Return the host that the SSH configuration maps a name to."""
         # Not at the top: tieredfs is imported without the client of any store.
         from asyncssh import SSHClientConnectionOptions  # noqa: PLC0415
-        from sshfs import SSHFileSystem  # noqa: PLC0415
 
-        given = {**SSHFileSystem._get_kwargs_from_urls(url), **options}  # noqa: SLF001 - fsspec's
+        given = _options(url, options)
         known = ("host", "port", "username", "config")
         # No configuration file by default, although connecting reads ~/.ssh/config.
         named = {"config": (), **{key: given[key] for key in known if key in given}}
@@ -265,6 +266,24 @@ class SftpBackend(FoldersBackend):
                 await self._session.makedirs(folder, exist_ok=True)
         async with file:
             await write(file)
+
+
+def _options(url: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Return all options of a URL: fsspec's configuration, the URL's, those given."""
+    scheme, server, _ = _split(url)
+    # sshfs names no protocol, so fsspec would look up none.
+    configured = (fsspec_conf.get(name, {}) for name in ("sftp", "ssh", scheme))
+    found: dict[str, object] = {}
+    for each in (*configured, infer_storage_options(f"{scheme}://{server}"), options):
+        found.update(each)
+    return {key: found[key] for key in found if key not in {"protocol", "path"}}
+
+
+def _split(url: str) -> tuple[str, str, str]:
+    """Split a URL into scheme, server and path; ``?`` and ``#`` are part of a path."""
+    scheme, _, rest = url.partition("://")
+    server, slash, path = rest.partition("/")
+    return scheme, server, slash + path
 
 
 def _is_answer(error: BaseException) -> bool:
