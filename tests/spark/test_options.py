@@ -23,7 +23,7 @@ OURS = [case for case in REFUSED if case not in CLIENTS]
 
 
 def parse(**options: str) -> SourceOptions:
-    return parse_options({"path": "memory://t", **options})
+    return parse_options({"path": "/t", **options})
 
 
 @pytest.mark.parametrize("case", OURS, ids=str)
@@ -56,7 +56,7 @@ def test_a_refusal_names_the_option(case: Case) -> None:
 
 def test_left_out_options_mean_all_records_without_headers() -> None:
     assert parse(subscribe="a") == SourceOptions(
-        path="memory://t",
+        path="/t",
         topics=("a",),
         pattern=None,
         assigned=None,
@@ -157,7 +157,7 @@ def test_options_that_change_no_answer_are_ignored(ignored: Mapping[str, str]) -
 def test_an_ignored_option_with_almost_the_name_of_another_is_named_in_a_warning(
     given: str, meant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = {"path": "memory://t", "subscribe": "a", given: "1"}
+    options = {"path": "/t", "subscribe": "a", given: "1"}
     source = TieredFSDataSource(options)
     schema = parse_schema(source.schema())
     assert not caplog.messages
@@ -180,7 +180,7 @@ def test_no_option_of_kafkas_client_is_taken_for_a_misspelt_one(
         "sasl.jaas.config ssl.truststore.location max.poll.records check.crcs"
     )
     client = {f"kafka.{name}": "1" for name in names.split()}
-    given = {"path": "memory://t", "subscribe": "a", "groupIdPrefix": "g"}
+    given = {"path": "/t", "subscribe": "a", "groupIdPrefix": "g"}
     assert not parse(given | client).misspelt
 
 
@@ -201,7 +201,7 @@ def test_an_option_over_which_another_takes_precedence_is_not_misspelt() -> None
 
 @pytest.mark.parametrize("given", ["endingOffset", "views"])
 def test_what_a_stream_refuses_is_not_proposed(given: str) -> None:
-    options = {"path": "memory://t", "subscribe": "a", given: "1"}
+    options = {"path": "/t", "subscribe": "a", given: "1"}
     assert parse_options(options).misspelt
     assert not parse_stream_options(options).misspelt
 
@@ -441,3 +441,10 @@ def test_a_smallest_number_above_the_largest_is_refused_in_a_batch_query_too() -
     given = {"maxOffsetsPerTrigger": "10", "minOffsetsPerTrigger": "11"}
     with pytest.raises(InvalidArgumentError, match=r"minOffsetPerTrigger\(11\) is hi"):
         parse(subscribe="a", **given)
+
+
+@pytest.mark.parametrize("given", ["tieredfs.fetch_bytes", "tieredfs.no_such"])
+def test_a_wrong_size_is_named_as_it_was_given(given: str) -> None:
+    name = given.removeprefix("tieredfs.")
+    with pytest.raises(InvalidArgumentError, match=rf"'tieredfs\.\*': .*{name}"):
+        parse(**{"subscribe": "a", given: "0"})

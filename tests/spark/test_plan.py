@@ -83,12 +83,6 @@ def make_sized(sizes: Iterable[int]) -> Scan:
     return replace(scan, plan=replace(scan.plan, partitions=partitions))
 
 
-@pytest.mark.parametrize("url", ["memory://tier", "single-object+memory://tier"])
-def test_a_tier_in_the_memory_of_a_process_is_refused_with_the_reason(url: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="in the memory of the process"):
-        open_reader(path=url).partitions()
-
-
 @pytest.mark.parametrize(
     ("sizes", "parts"),
     [

@@ -72,6 +72,15 @@ def test_timestamps_are_the_same_when_a_setting_gives_the_word_another_type(
         spark.conf.unset("spark.sql.timestampType")
 
 
+@pytest.mark.parametrize("url", ["memory://tier", "single-object+memory://tier"])
+@pytest.mark.parametrize("schema", ["", "offset bigint"])
+def test_a_tier_in_the_memory_of_a_process_is_refused_with_the_reason(
+    load: Load, url: str, schema: str
+) -> None:
+    with pytest.raises(AnalysisException, match="in the memory of the process"):
+        load({"subscribe": TOPIC}, url, schema=schema).count()
+
+
 def test_a_users_schema_without_a_column_is_refused_and_not_empty(load: Load) -> None:
     frame = load({"subscribe": TOPIC}, schema=StructType([]))
     with pytest.raises(AnalysisException, match="the schema has no column"):

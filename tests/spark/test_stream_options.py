@@ -19,7 +19,7 @@ from tieredfs.spark.stream_reader import TieredFSStreamReader
 
 
 def parse(**options: str) -> SourceOptions:
-    return parse_stream_options({"path": "memory://t", "subscribe": "a", **options})
+    return parse_stream_options({"path": "/t", "subscribe": "a", **options})
 
 
 def test_a_stream_begins_at_latest_unless_it_is_said_where() -> None:
@@ -116,7 +116,7 @@ def test_spark_is_given_the_limit_of_a_trigger(
 
 
 def source(**options: str) -> TieredFSDataSource:
-    return TieredFSDataSource({"path": "memory://t", "subscribe": "a", **options})
+    return TieredFSDataSource({"path": "/t", "subscribe": "a", **options})
 
 
 def test_what_only_one_kind_of_query_takes_is_refused_when_that_kind_is_run() -> None:

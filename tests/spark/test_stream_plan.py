@@ -159,6 +159,23 @@ def test_a_partition_that_expired_goes_on_where_it_was_when_it_has_records_again
     assert rows(reader, start, end) == [(TOPIC, 1, n) for n in range(10, 20)]
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_partition_without_a_record_that_a_checkpoint_of_kafka_names_is_no_loss(
+    place: Bucket, caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    append(place, 0)
+    start: dict[str, object] = {TOPIC: {"0": 4, "1": 0}}
+    reader = stream(place, failOnDataLoss=fails)
+    end = next_end(reader, start)
+    assert end == {TOPIC: {"0": 10, "1": 0}}
+    assert rows(reader, start, end) == [(TOPIC, 0, n) for n in range(4, 10)]
+    assert next_end(reader, end) == end
+    append(place, 0, 2, partition=1)
+    later = next_end(reader, end)
+    assert rows(reader, end, later) == [(TOPIC, 1, 0), (TOPIC, 1, 1)]
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(
     ("options", "left_out"),
     [

@@ -11,7 +11,7 @@ import gc
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructType
 from tieredfs.spark.source import TieredFSDataSource
-options = {{"path": "memory://t", {option}}}
+options = {{"path": "/t", {option}}}
 reader = TieredFSDataSource(options).reader(StructType().add({column!r}, LongType()))
 for _ in range(2):
     assert list(reader.read(InputPartition(None))) == []

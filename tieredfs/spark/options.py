@@ -241,7 +241,7 @@ def _parsed(
         plugin_options=options.json_object("plugin_options"),
         topic_id=options.text("topic_id"),
         cache_dir=options.text("cache_dir"),
-        tuned=Options.parse(options.with_prefix(_OWN)),
+        tuned=_tuned(options),
     )
 
 
@@ -261,6 +261,13 @@ def _check_strategy(options: GivenOptions, *, is_view: bool) -> None:
             f"{lead} of the following options {can} be specified for Kafka source: "
             f"{', '.join(_STRATEGIES)}. See the docs for more details."
         )
+
+
+def _tuned(options: GivenOptions) -> Options:
+    try:
+        return Options.parse(options.with_prefix(_OWN))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"options '{_OWN}*': {error}") from error
 
 
 def _view(value: str) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
-from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.planning.offset_cut import cut_each, late_slices
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
@@ -22,7 +21,6 @@ from tieredfs.spark.partition_log import list_log
 from tieredfs.spark.ranges import OffsetRange, divide, resolve_range
 from tieredfs.spark.tasks import Task, make_tasks
 from tieredfs.spark.topics import assigned_topics, check_named
-from tieredfs.storage.plugins.registry import split_plugin_url
 from tieredfs.tier import Tier, open_tier
 from tieredfs.topic import Topic
 
@@ -57,17 +55,9 @@ def open_source(options: SourceOptions) -> Tier:
 
     Raises:
         NotFoundError: The URL has no objects.
-        InvalidArgumentError: The URL or an option is invalid, or the tier is in the
-            memory of a process.
+        InvalidArgumentError: The URL or an option is invalid.
         PluginError: The plugin cannot be used.
     """
-    _, url = split_plugin_url(options.path)
-    if url.startswith("memory:"):
-        msg = (
-            f"option 'path': {url} is in the memory of the process that wrote it; "
-            "Spark plans and reads in others, which need a URL that they can open"
-        )
-        raise InvalidArgumentError(msg)
     return open_tier(
         options.path,
         plugin=options.plugin,

@@ -18,6 +18,7 @@ from tieredfs.spark.options import (
 from tieredfs.spark.redaction import hide_credentials
 from tieredfs.spark.rows import HEADERS, TYPES
 from tieredfs.spark.view_columns import VIEWS
+from tieredfs.storage.plugins.registry import split_plugin_url
 
 try:
     from pyspark.sql.datasource import (
@@ -75,6 +76,7 @@ class TieredFSDataSource(DataSource):
             if not _is_for_streams(self.options):
                 raise
             options = parse_stream_options(self.options)
+        _check_path(options)
         if options.view is not None:
             return to_ddl(VIEWS[options.view])
         names = options.columns or [
@@ -90,6 +92,7 @@ class TieredFSDataSource(DataSource):
                 the source.
         """
         options = parse_options(self.options)
+        _check_path(options)
         names = _columns_of(schema, options)
         _warn_of_misspelt(options)
         if options.view is not None:
@@ -103,6 +106,7 @@ class TieredFSDataSource(DataSource):
             InvalidArgumentError: As from ``reader``.
         """
         options = parse_stream_options(self.options)
+        _check_path(options)
         _warn_of_misspelt(options)
         return TieredFSStreamReader(options, _columns_of(schema, options))
 
@@ -131,6 +135,16 @@ def _is_for_streams(given: Mapping[str, str]) -> bool:
     except InvalidArgumentError:
         return False
     return True
+
+
+def _check_path(options: SourceOptions) -> None:
+    """Raise InvalidArgumentError for a tier in the memory of a process."""
+    _, url = split_plugin_url(options.path)
+    if url.startswith("memory:"):
+        raise InvalidArgumentError(
+            f"option 'path': {url} is in the memory of the process that wrote it; "
+            "Spark plans and reads in others, which need a URL that they can open"
+        )
 
 
 def _warn_of_misspelt(options: SourceOptions) -> None:

@@ -108,7 +108,10 @@ class StreamPlanner:
         known = logs.keys() | start.offsets.keys()
         self._check_named_topics(known, is_new=start.is_beginning)
         self.latest = {name: log.latest for name, log in logs.items()}
-        ends: Offsets = self.latest
+        # A checkpoint of Kafka's source names partitions without a record too, which a
+        # tier does not list: nothing was read of them, so nothing can be lost.
+        unread = {name: at for name, at in start.offsets.items() if not at}
+        ends: Offsets = {**unread, **self.latest}
         begun = self._starting_offsets(logs) if start.is_beginning else {}
         starts = begun if start.is_beginning else start.offsets
         if self._options.fail_on_data_loss:
