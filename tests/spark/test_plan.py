@@ -363,11 +363,12 @@ def test_tasks_read_each_offset_once_from_segments_that_replace_those_of_their_p
     assert found == list(range(40))
 
 
-def test_with_fail_on_data_loss_a_task_names_the_segment_that_is_gone(
+def test_with_fail_on_data_loss_a_task_names_the_segment_that_is_gone_and_why(
     place: Bucket,
 ) -> None:
     reader, planned = _expiring(place)
-    with pytest.raises(NotFoundError, match=f"{0:020d}-"):
+    said = f"{0:020d}-.*deleted after the query was planned.*make the frame again"
+    with pytest.raises(NotFoundError, match=said):
         list(chain.from_iterable(map(reader.read, planned)))
 
 

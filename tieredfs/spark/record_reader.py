@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from inspect import stack
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from tieredfs.errors import NotFoundError
 from tieredfs.spark.filters import EVERYTHING, wanted_by
 from tieredfs.spark.options import SourceOptions
 from tieredfs.spark.plan import plan_tasks
@@ -21,7 +23,12 @@ __all__ = [
     "record_reader",
 ]
 
-_PUSHES_FILTERS = "data_source_pushdown_filters.py"
+_DELETED_SINCE: Final = (
+    "It was deleted after the query was planned, by retention perhaps: make the frame "
+    "again, or start the stream again. With failOnDataLoss set to false a query leaves "
+    "out what was deleted, but not if that is all it reads."
+)
+_PUSHES_FILTERS: Final = "data_source_pushdown_filters.py"
 
 
 class TieredFSReader(DataSourceReader):
@@ -84,11 +91,19 @@ def read_task(
     Args:
         partition: The task, or what Spark makes when there is nothing to read.
         columns: The columns of the query's schema.
+
+    Raises:
+        NotFoundError: A segment was deleted after the query was planned.
+        TieredFSError: As from ``Task.read``.
     """
     freeze_imports()
-    if isinstance(partition, TaskPartition):
+    if not isinstance(partition, TaskPartition):
+        return
+    try:
         for topic, batch in partition.task.read():
             yield to_rows(batch, topic, columns)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}. {_DELETED_SINCE}") from error
 
 
 def _are_filters_pushed() -> bool:
