@@ -388,6 +388,16 @@ def test_a_layout_that_is_named_is_not_found_where_nothing_is(
     assert "the store is empty" in done.err[0]
 
 
+@pytest.mark.parametrize("layout", ["", "kafka-local+"])
+def test_a_file_is_not_the_directory_of_a_tier(
+    layout: str, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"records")
+    done = run("ls", f"{layout}{tmp_path}/a.log")
+    assert (done.code, done.out, len(done.err)) == (3, b"", 1)
+    assert "it is a file, not the directory of a tier" in done.err[0]
+
+
 def test_a_wrong_layout_that_is_named_is_4_and_not_an_empty_answer(run: Run) -> None:
     done = run("ls", f"kafka-log+{KAFKA / 'plain' / REMOTE}")
     assert (done.code, done.out, len(done.err)) == (4, b"", 1)

@@ -189,8 +189,7 @@ def check_layout(storage: RemoteStorageManager) -> None:
     """
     keys = _first_keys(storage.store)
     if not keys:
-        msg = f"not found: {storage.store.url}: the store is empty"
-        raise NotFoundError(msg)
+        raise _empty_error(storage.store)
     asked = _layout_of(storage)
     if asked.recognises(keys) <= 0:
         _check_place(storage.store, keys, [asked])
@@ -255,8 +254,7 @@ def _layout_of(storage: RemoteStorageManager) -> PluginClass:
 def _detect(store: ObjectStore) -> PluginClass:
     keys = _first_keys(store)
     if not keys:
-        msg = f"not found: {store.url}: the store is empty"
-        raise NotFoundError(msg)
+        raise _empty_error(store)
     scores: dict[str, tuple[float, PluginClass]] = {}
     for name, (_, *shadowed) in find_plugins().items():
         for point in shadowed if name in BUILT_IN else ():
@@ -289,6 +287,16 @@ def _detect(store: ObjectStore) -> PluginClass:
         )
         raise PluginError(msg)
     return winner
+
+
+def _empty_error(store: ObjectStore) -> NotFoundError:
+    """Return the error for a store without objects."""
+    path = store.local_path
+    is_file = path is not None and path.is_file()
+    why = (
+        "it is a file, not the directory of a tier" if is_file else "the store is empty"
+    )
+    return NotFoundError(f"not found: {store.url}: {why}")
 
 
 def _is_beside(plugin: PluginClass, winner: PluginClass, keys: tuple[str, ...]) -> bool:
