@@ -1,6 +1,6 @@
 """Plugins that miss what another process has done."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
@@ -14,6 +14,7 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     SegmentMetadata,
+    TieredFSError,
     TopicIdPartition,
 )
 from tieredfs import testing as rules
@@ -37,6 +38,66 @@ class ListsOnce(Native):
         if partition not in self.listed:
             self.listed[partition] = super().list_segments(partition)
         return self.listed[partition]
+
+
+class SurveysOnce(SingleObject):
+    """Keeps its first survey of a partition."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.found: dict[TopicIdPartition, list[SegmentMetadata | TieredFSError]] = {}
+
+    @override
+    def survey(
+        self, partition: TopicIdPartition
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        if partition not in self.found:
+            self.found[partition] = [*super().survey(partition)]
+        yield from self.found[partition]
+
+
+class ListsLazilyOnce(SingleObject):
+    """Keeps its first listing in columns of a partition."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.columns: dict[TopicIdPartition, Sequence[SegmentMetadata]] = {}
+
+    @override
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        if partition not in self.columns:
+            self.columns[partition] = super().list_segments_lazily(partition)
+        return self.columns[partition]
+
+
+class SeeksInItsFirstListing(SingleObject):
+    """Seeks in a listing that it keeps."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.listed: dict[TopicIdPartition, list[SegmentMetadata]] = {}
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        if partition not in self.listed:
+            self.listed[partition] = super().list_segments(partition)
+        return [s for s in self.listed[partition] if (s.end_offset or 0) >= offset]
+
+
+class KnowsItsPartitions(SingleObject):
+    """Keeps the partitions of a topic, once it has any."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.known: dict[str | None, list[TopicIdPartition]] = {}
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        if not self.known.get(topic):
+            self.known[topic] = super().list_partitions(topic)
+        return self.known[topic]
 
 
 class RemembersThatItWasEmpty(SingleObject):
@@ -131,6 +192,24 @@ class LooksAtEachOfThem(SingleObject):
 
 BROKEN: Final = (
     Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
+    Broken(
+        rules.check_listing_is_never_stale, SurveysOnce, "copied .* survey returned"
+    ),
+    Broken(
+        rules.check_listing_is_never_stale,
+        ListsLazilyOnce,
+        "copied .* list_segments_lazily returned",
+    ),
+    Broken(
+        rules.check_listing_is_never_stale,
+        SeeksInItsFirstListing,
+        "copied .* seek found",
+    ),
+    Broken(
+        rules.check_listing_is_never_stale,
+        KnowsItsPartitions,
+        r"list_partitions\(None\) returned",
+    ),
     Broken(
         rules.check_emptiness_is_not_remembered,
         RemembersThatItWasEmpty,

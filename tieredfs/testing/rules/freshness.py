@@ -1,7 +1,9 @@
 """Rules for what one storage sees of what another has done."""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from tieredfs.errors import NotFoundError
@@ -54,25 +56,35 @@ def check_emptiness_is_not_remembered(case: Case) -> None:
 def check_listing_is_never_stale(case: Case) -> None:
     """What another storage has copied or deleted is seen immediately.
 
+    It is seen in whichever way a partition, or the partitions, are listed.
+
     Source: the plugin contract, What an author implements, ``list_segments``.
     """
     first, second = (sample(_PARTITION, number) for number in range(2))
+    beside = sample(PARTITIONS[1], 0)  # of the same topic
     other = case.another()
     case.storage.copy_log_segment(first.metadata, first.data)
-    case.storage.list_partitions()
+    for topic in (None, _PARTITION.topic):  # what it may remember
+        case.storage.list_partitions(topic)
+        case.storage.leftover_partitions(topic)
     listed = case.only(case.storage, _PARTITION)
+    _require_listed(case.storage, [first], f"After it had copied {first.identity}")
     other.copy_log_segment(second.metadata, second.data)
-    found = _listed(case.storage)
-    require(
-        found == [first.identity, second.identity],
-        f"After another storage had copied {second.identity}, it listed {found}.",
-    )
+    other.copy_log_segment(beside.metadata, beside.data)
+    when = f"After another storage had copied {second.identity}"
+    _require_listed(case.storage, [first, second], when)
+    for topic in (None, _PARTITION.topic):
+        for said, found in (
+            ("list_partitions", case.storage.list_partitions(topic)),
+            ("leftover_partitions", case.storage.leftover_partitions(topic)),
+        ):
+            require(
+                beside.metadata.partition in found,
+                f"{when}, and {beside.metadata}, {said}({topic!r}) returned {found}.",
+            )
     other.delete_log_segment(listed)
-    found = _listed(case.storage)
-    require(
-        found == [second.identity],
-        f"After another storage had deleted {first.identity}, it listed {found}.",
-    )
+    when = f"After another storage had deleted {first.identity}"
+    _require_listed(case.storage, [second], when)
 
 
 @rule(Capability.WRITE)
@@ -147,8 +159,41 @@ def _passing(at: int) -> Sample:
 
 
 def _listed(storage: RemoteStorageManager) -> list[tuple[int, SegmentId]]:
-    found = storage.list_segments(_PARTITION)
-    return [(segment.start_offset, segment.id) for segment in found]
+    return _identities(storage.list_segments(_PARTITION))
+
+
+def _require_listed(
+    storage: RemoteStorageManager, wanted: Sequence[Sample], when: str
+) -> None:
+    """Require that a partition has some segments, in whichever way it is listed.
+
+    Args:
+        storage: What lists it.
+        wanted: The segments, by offset.
+        when: What happened before, as the beginning of a sentence.
+    """
+    names, last = [one.identity for one in wanted], wanted[-1]
+    ways: Mapping[str, Callable[[], Iterable[object]]] = {
+        "list_segments": partial(storage.list_segments, _PARTITION),
+        "list_segments from offset 1 on": partial(storage.list_segments, _PARTITION, 1),
+        "list_segments_lazily": partial(storage.list_segments_lazily, _PARTITION),
+        "survey": partial(storage.survey, _PARTITION),
+    }
+    for said, call in ways.items():
+        found = sorted(_identities(call()))
+        require(found == names, f"{when}, {said} returned {found}, not {names}.")
+    sought = _identities(storage.seek(_PARTITION, last.metadata.start_offset))
+    require(
+        last.identity in sought and {*sought} <= {*names},
+        f"{when}, seek found {sought}, and there are {names}.",
+    )
+    sized = [*storage.stored_sizes(_PARTITION)]
+    require({*sized} <= {*names}, f"{when}, stored_sizes has {sized}, not {names}.")
+
+
+def _identities(found: Iterable[object]) -> list[tuple[int, SegmentId]]:
+    segments = (one for one in found if isinstance(one, SegmentMetadata))
+    return [(segment.start_offset, segment.id) for segment in segments]
 
 
 def _finding(storage: RemoteStorageManager, segment: SegmentMetadata) -> Asked:
