@@ -1,5 +1,6 @@
 """Storages that take names for a segment's which are not."""
 
+import re
 from dataclasses import replace
 
 from typing_extensions import override
@@ -41,6 +42,32 @@ class SortsNumbersAsText(Native):
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         found = super().list_partitions(topic)
         return sorted(found, key=lambda one: (one.topic, str(one.partition)))
+
+
+class FindsWhatBeginsWithIt(SingleObject):
+    """Takes the topic ``a.b`` for one of those that are named ``a``."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        found = super().list_partitions()
+        return [p for p in found if topic in {None, p.topic, p.topic.split(".")[0]}]
+
+
+class TakesTopicsForPatterns(SingleObject):
+    """Takes the name of a topic for a regular expression."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        found = super().list_partitions()
+        return [p for p in found if topic is None or re.fullmatch(topic, p.topic)]
+
+
+class LooksForLeftoversAnywhere(KafkaLocal):
+    """Does not look at the topic whose leftovers it is asked for."""
+
+    @override
+    def leftover_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().leftover_partitions()
 
 
 class IsOneForAll(Native):
@@ -91,6 +118,21 @@ BROKEN = (
     Broken(rules.check_names_stay_apart, TakesDotsForUnderscores, "It listed"),
     Broken(rules.check_names_stay_apart, SortsNumbersAsText, "It listed"),
     Broken(rules.check_names_stay_apart, SkipsWhatComesFirst, "It listed"),
+    Broken(
+        rules.check_names_stay_apart,
+        FindsWhatBeginsWithIt,
+        r"list_partitions\('a'\) returned",
+    ),
+    Broken(
+        rules.check_names_stay_apart,
+        TakesTopicsForPatterns,
+        r"list_partitions\('.a'\) returned",
+    ),
+    Broken(
+        rules.check_names_stay_apart,
+        LooksForLeftoversAnywhere,
+        r"leftover_partitions\('.*'\) returned",
+    ),
     Broken(
         rules.check_identity_tells_stores_apart, IsOneForAll, "Over two stores it is"
     ),

@@ -17,6 +17,7 @@ __all__ = [
 _TOPIC = Uuid.from_bytes(bytes(range(2, 18)))
 _BEGINNINGS = ("0a", "-a", "_a", ".a")  # listed before and after other names
 _NAMES = (
+    "a",
     "a.b",
     "a_b",
     "A.b",
@@ -36,7 +37,7 @@ def check_names_stay_apart(case: Case) -> None:
     """Similar topic names are kept apart, and partitions sort numerically.
 
     Names are similar if they differ in a dot, in case, in their first character, or
-    after 248 characters.
+    after 248 characters, or if one goes on after a dot where the other one ends.
 
     Source: the plugin contract, What an author implements, ``list_partitions``.
     """
@@ -52,6 +53,16 @@ def check_names_stay_apart(case: Case) -> None:
     wanted = sorted(one.metadata.partition for one in ones)
     found = case.another().list_partitions()
     require(found == wanted, f"It listed {found}, not {wanted}.")
+    for topic in sorted({partition.topic for partition in wanted}):
+        mine = [partition for partition in wanted if partition.topic == topic]
+        for said, of_topic in (
+            ("list_partitions", case.another().list_partitions(topic)),
+            ("leftover_partitions", case.another().leftover_partitions(topic)),
+        ):
+            require(
+                of_topic == mine,
+                f"{said}({topic!r}) returned {of_topic}, not {mine}.",
+            )
     for one in ones:
         listed = case.another().list_segments(one.metadata.partition)
         ids = [segment.id for segment in listed]
