@@ -235,6 +235,15 @@ class SeeksAFixedNumber(Native):
         return super().list_segments(partition, offset)[:500]
 
 
+class SeeksTheFirstAndTheLast(Native):
+    """Seeks where to begin and where to end, and returns nothing between."""
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        found = super().seek(partition, offset)
+        return [found[0], found[-1]] if len(found) > 2 else found
+
+
 class ForgetsTheLastLazily(Native):
     """Leaves out the last segment of a listing in columns."""
 
@@ -319,6 +328,11 @@ BROKEN: Final = (
         r"list_segments returned \[\], not NotFoundError",
     ),
     Broken(rules.check_seek_finds_the_first, SeeksTooFar, "From offset"),
+    Broken(
+        rules.check_seek_finds_the_first,
+        SeeksTheFirstAndTheLast,
+        r"up to offset 59, without \[\(20, ",
+    ),
     Broken(rules.check_lazy_listing_is_the_list, ForgetsTheLastLazily, "it returned"),
     Broken(
         rules.check_lazy_listing_is_the_list,

@@ -209,6 +209,8 @@ def check_missing_partition_is_not_found(case: Case) -> None:
 def check_seek_finds_the_first(case: Case) -> None:
     """``seek`` returns the first segment that ends at an offset or later, in order.
 
+    What else it returns leaves out none that ends before the last of them.
+
     Source: the plugin contract, What a user calls, ``seek``.
     """
     segments = case.segments()
@@ -436,17 +438,20 @@ def _small(partition: TopicIdPartition, start: int, copy: int = 0) -> Sample:
 def _require_sought(
     storage: RemoteStorageManager, partition: TopicIdPartition, offset: int
 ) -> None:
-    """Require that ``seek`` returns the first segment that ends at an offset or later.
+    """Require that ``seek`` returns the first segments that end at an offset or later.
 
-    Nothing is required where none does.
+    It returns as many as it likes, and of those up to the last of them all. Nothing is
+    required where none ends so late.
     """
     listed = storage.list_segments(partition)
-    for segment in sorted(listed, key=lambda one: (one.start_offset, one.id)):
-        if (storage.describe(segment).end_offset or 0) >= offset:
-            break
-    else:
+    ends = {
+        (one.start_offset, one.id): storage.describe(one).end_offset or 0
+        for one in listed
+    }
+    later = sorted(name for name, end in ends.items() if end >= offset)
+    if not later:
         return
-    first = segment.start_offset, segment.id
+    first = later[0]
     sought = storage.seek(partition, offset)
     _require_list("seek", sought)
     found = _identities(sought)
@@ -454,6 +459,13 @@ def _require_sought(
         first in found and found == sorted(found),
         f"From offset {offset} of {partition} on it returned {found}; the first that "
         f"ends there or later is {first}.",
+    )
+    last = max(ends.get(name, 0) for name in found)
+    skipped = [name for name in later if ends[name] <= last and name not in found]
+    require(
+        not skipped,
+        f"From offset {offset} of {partition} on it returned {found}, up to offset "
+        f"{last}, without {skipped}.",
     )
 
 
