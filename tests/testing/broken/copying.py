@@ -82,6 +82,57 @@ class CopiesOnce(Native):
         return super().copy_log_segment(metadata, data)
 
 
+class MovesTheLog(SingleObject):
+    """Removes the file whose log it has stored."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        custom = super().copy_log_segment(metadata, data)
+        if isinstance(data.log, Path):
+            data.log.unlink()
+        return custom
+
+
+class FindsIndexesOfListedSegments(KafkaLocal):
+    """Fetches an index only of a segment whose size is known, as from a listing."""
+
+    @override
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        if metadata.size is None:
+            raise NotFoundError(str(metadata))
+        return super().fetch_index(metadata, index_type)
+
+
+class KeepsForeignMetadata(KafkaLocal):
+    """Returns the custom metadata that a segment had in another storage."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        custom = super().copy_log_segment(metadata, data)
+        return metadata.custom_metadata or custom
+
+
+class BelievesAClaimedSize(KafkaLocal):
+    """Stores as many bytes of a log as its metadata claim."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        custom = super().copy_log_segment(metadata, data)
+        key = self._key(metadata, "log")
+        if metadata.size is not None:
+            log = self.store.get(key)[: metadata.size]
+            self.store.put(key, log, overwrite=True)
+        return custom
+
+
 class RemembersWhatItCopied(SingleObject):
     """Does not copy again what it has copied, though it may be deleted by now."""
 
@@ -353,7 +404,23 @@ BROKEN: Final = (
         CachesWhatItWasGiven,
         "which a cache keeps, and fetch_all_indexes returns",
     ),
+    Broken(
+        rules.check_copied_segment_is_read_back,
+        FindsIndexesOfListedSegments,
+        "With the metadata of the copy, fetch_all_indexes of .* returned none",
+    ),
     Broken(rules.check_log_may_be_a_file, TakesNoFiles, "what was copied"),
+    Broken(rules.check_log_may_be_a_file, MovesTheLog, "is not what it was"),
+    Broken(
+        rules.check_copy_believes_the_log,
+        KeepsForeignMetadata,
+        "It returned b'of another storage', and without them b''",
+    ),
+    Broken(
+        rules.check_copy_believes_the_log,
+        BelievesAClaimedSize,
+        "was given other claims",
+    ),
     Broken(
         rules.check_custom_metadata_is_small,
         ReturnsText,

@@ -15,7 +15,12 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.model import MAX_CUSTOM_METADATA_BYTES, LogSegmentData
+from tieredfs.model import (
+    MAX_CUSTOM_METADATA_BYTES,
+    EpochEntry,
+    IndexType,
+    LogSegmentData,
+)
 from tieredfs.storage import Capability, inspect_log_segment
 from tieredfs.testing.copies import COPIES
 from tieredfs.testing.faults import (
@@ -27,6 +32,7 @@ from tieredfs.testing.faults import (
     KeyPlan,
     SeededPlan,
 )
+from tieredfs.testing.requirement import in_words
 from tieredfs.testing.rule import (
     Asked,
     Case,
@@ -44,6 +50,7 @@ __all__ = [
     "check_cancelled_copy_can_be_repeated",
     "check_copied_segment_is_read_back",
     "check_copy_after_a_delete_is_stored",
+    "check_copy_believes_the_log",
     "check_copy_is_idempotent",
     "check_copy_is_one_write",
     "check_copy_is_visible_only_whole",
@@ -84,6 +91,16 @@ def check_copied_segment_is_read_back(case: Case) -> None:
             found = storage.fetch_log_segment(kept)
             said = f"With the metadata of the copy, fetch_log_segment of {one.metadata}"
             require_bytes(found, one.log, said)
+            said = f"With the metadata of the copy, fetch_all_indexes of {one.metadata}"
+            indexes = storage.fetch_all_indexes(kept)
+            require(
+                indexes.keys() == one.data.indexes.keys(),
+                f"{said} returned {in_words(indexes)}.",
+            )
+            said = f"With the metadata of the copy, fetch_index of {one.metadata}"
+            for kind, content in one.data.indexes.items():
+                index = storage.fetch_index(kept, kind)
+                require_bytes(index, content, f"{said}, {kind},")
     again = sample(_PARTITION, len(filled), "again")
     custom, known = case.storage.copy_with_indexes(again.metadata, again.data)
     kept = replace(again.metadata, custom_metadata=custom)
@@ -108,7 +125,45 @@ def check_log_may_be_a_file(case: Case) -> None:
         path = Path(folder, "0.log")
         path.write_bytes(one.log)
         case.storage.copy_log_segment(one.metadata, replace(one.data, log=path))
+        require(
+            path.is_file() and path.read_bytes() == one.log,
+            f"{one.metadata} was copied, and the file of its log is not what it was.",
+        )
     require_whole(case.another(), case.listed(one), one)
+
+
+@rule(Capability.WRITE)
+def check_copy_believes_the_log(case: Case) -> None:
+    """Of a copy's metadata only the segment's name and ends count, not other fields.
+
+    ``migrate`` copies a segment as another storage has listed it, whose fields need not
+    be right, and whose custom metadata mean nothing here.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
+    for number, copy in enumerate(COPIES, 1):
+        one = sample(_PARTITION, number)
+        claims = replace(
+            one.metadata,
+            max_timestamp_ms=1,
+            leader_epochs=(EpochEntry(9, 0),),
+            size=1,
+            version="another",
+            custom_metadata=b"of another storage",
+            record_count=1,
+            index_sizes={IndexType.OFFSET: 1},
+            stored_size=1,
+        )
+        custom = copy(case.storage, claims, one.data)
+        where = f"{copy.__name__} was given other claims than what the log has."
+        require_whole(case.another(), case.stored(one, where), one, where)
+        again = copy(case.another(), one.metadata, one.data)
+        require(
+            again == custom,
+            f"{where} It returned {custom!r}, and without them {again!r}.",
+        )
+        found = case.another().list_segments(_PARTITION)
+        require(len(found) == number, f"{where} Copied again, it listed {found}.")
 
 
 @rule(Capability.WRITE)
