@@ -8,6 +8,9 @@ from typing_extensions import override
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
     NotFoundError,
+    ObjectStore,
+    SegmentId,
+    SegmentIndexes,
     SegmentMetadata,
 )
 from tieredfs import testing as rules
@@ -117,6 +120,51 @@ class LetsWrite(Ranges):
     ) -> memoryview:
         found = self.inner.fetch_log_segment(metadata, start, end)
         return memoryview(bytearray(found))
+
+
+class LetsWriteAhead(SingleObject):
+    """Returns bytes that its caller can change where it reads ahead."""
+
+    @override
+    def fetch_log_ahead(
+        self, metadata: SegmentMetadata, start: int, end: int, *, layout: bytes = b""
+    ) -> memoryview:
+        found = super().fetch_log_ahead(metadata, start, end, layout=layout)
+        return memoryview(bytearray(found))
+
+
+class StreamsBytes(SingleObject):
+    """Streams a log as bytes."""
+
+    @override
+    def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+        yield from map(bytes, super().stream_log(metadata))  # type: ignore[misc] # that is the bug
+
+
+class FindsNothingPastTheEnd(Ranges):
+    """Takes the rest of a log behind its end for empty."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        if start > end == metadata.size:
+            return memoryview(b"")
+        return self.inner.fetch_log_segment(metadata, start, end)
+
+
+class KeepsIndexesForGood(SingleObject):
+    """Keeps the indexes that it has read, though their segment may be deleted."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.read: dict[SegmentId, SegmentIndexes] = {}
+
+    @override
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        if metadata.id not in self.read:
+            self.read[metadata.id] = super().fetch_all_indexes(metadata)
+        return self.read[metadata.id]
 
 
 class BelievesTheLayout(Ranges):
@@ -272,6 +320,20 @@ BROKEN: Final = (
         r"The range \[-1",
     ),
     Broken(rules.check_buffers_are_read_only, LetsWrite, "not a read-only memoryview"),
+    Broken(
+        rules.check_buffers_are_read_only, LetsWriteAhead, "fetch_log_ahead returned"
+    ),
+    Broken(rules.check_buffers_are_read_only, StreamsBytes, "stream_log returned b'"),
+    Broken(
+        rules.check_ranges_outside_the_log_are_errors,
+        FindsNothingPastTheEnd,
+        r"\[1285, None\) .* returned",
+    ),
+    Broken(
+        rules.check_missing_segment_is_not_found,
+        KeepsIndexesForGood,
+        "is gone, and its offset index returned",
+    ),
     Broken(
         rules.check_stream_is_the_log,
         StreamsTooLittle,

@@ -1,7 +1,7 @@
 """Plugins that are created, pickled, shared or closed in a wrong way."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Self
 
@@ -10,6 +10,7 @@ from typing_extensions import override
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
     IndexType,
+    LogSegmentData,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
@@ -21,6 +22,7 @@ from tieredfs import testing as rules
 from tieredfs.storage import StorageWrapper
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = ["BROKEN", "SharesOneSlot"]
 
@@ -47,6 +49,70 @@ class ComesBackAsAnother(Native):
     @override
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return StorageWrapper, (self.inner,)
+
+
+class LosesWhatItWritesWith(SingleObject):
+    """Comes back from a pickle without what it needs to copy."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.broker = 1
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "broker"}
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        assert self.broker
+        return super().copy_log_segment(metadata, data)
+
+
+class IsAnotherWhenItComesBack(SingleObject):
+    """Has another identity after it was pickled."""
+
+    @property
+    @override
+    def identity(self) -> str:
+        return f"{super().identity} {id(self.store)}" if self.back else super().identity
+
+    back = False
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self.back = True
+
+
+class ListsInOnePlace(KafkaLocal):
+    """Keeps what it is asked to list in one place, whichever thread asks."""
+
+    wanted: TopicIdPartition
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        self.wanted = partition
+        next(self.store.list(delimiter="/"), None)
+        return super().list_segments(self.wanted, min_offset)
+
+
+class WritesByItsFirstClient(SingleObject):
+    """Copies with what it was built with, in a view too."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.client = SingleObject(store)
+
+    @override
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        return self.client.copy_open_log(metadata, log, indexes)
 
 
 class BelongsToAThread(Native):
@@ -96,6 +162,15 @@ class IgnoresThePolicy(Native):
         return self
 
 
+class IsAnotherAsAView(SingleObject):
+    """Takes its policy for a part of what it is."""
+
+    @property
+    @override
+    def identity(self) -> str:
+        return f"{super().identity} {self.store.policy}"
+
+
 class KeepsItsFirstClient(SingleObject):
     """Lists by what it was built with, in a view too."""
 
@@ -136,6 +211,12 @@ BROKEN: Final = (
     Broken(rules.check_construction_sends_no_request, AsksAtOnce, "It made 1 calls"),
     Broken(rules.check_storage_pickles, HoldsALock, "cannot pickle"),
     Broken(rules.check_storage_pickles, ComesBackAsAnother, "as StorageWrapper"),
+    Broken(rules.check_storage_pickles, LosesWhatItWritesWith, "no attribute 'broker'"),
+    Broken(
+        rules.check_storage_pickles,
+        IsAnotherWhenItComesBack,
+        "It came back with the identity",
+    ),
     Broken(rules.check_threads_share_it, BelongsToAThread, "not my thread"),
     Broken(rules.check_policy_is_that_of_the_view, ChangesItsPolicy, "storage itself"),
     Broken(
@@ -144,7 +225,15 @@ BROKEN: Final = (
     Broken(
         rules.check_policy_is_that_of_the_view,
         KeepsItsFirstClient,
-        "A request of the view was sent under",
+        "A request of the view, by list_segments of .*, was sent under",
+    ),
+    Broken(
+        rules.check_policy_is_that_of_the_view,
+        WritesByItsFirstClient,
+        "A request of the view, by copy_.*, was sent under",
+    ),
+    Broken(
+        rules.check_policy_is_that_of_the_view, IsAnotherAsAView, "The view's identity"
     ),
     Broken(
         rules.check_policy_is_that_of_the_view,
@@ -159,5 +248,10 @@ BROKEN: Final = (
         SharesOneSlot,
         "were read concurrently",
         bug="serves another segment's index under concurrency",
+    ),
+    Broken(
+        rules.check_concurrent_fetches_stay_apart,
+        ListsInOnePlace,
+        "were looked for concurrently, and list_segments",
     ),
 )

@@ -1,6 +1,7 @@
 """Rules for reading a log."""
 
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from tieredfs.errors import (
 )
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata
 from tieredfs.storage import Capability
+from tieredfs.testing.reads import every_read
+from tieredfs.testing.requirement import in_words
 from tieredfs.testing.rule import (
     Asked,
     Case,
@@ -99,6 +102,7 @@ def check_ranges_outside_the_log_are_errors(case: Case) -> None:
             (2, 1, InvalidArgumentError),
             (-1, size, InvalidArgumentError),
             (-1, None, InvalidArgumentError),
+            (size + 1, None, TieredFSError),
         ]
         for start, end, error in ranges:
             said = f"[{start}, {end}) of {listed}, which has {size} bytes,"
@@ -131,6 +135,9 @@ def check_buffers_are_read_only(case: Case) -> None:
             found[f"fetch_all_indexes, {kind},"] = indexes[kind]
             one = case.storage.fetch_index(listed, kind)
             found[f"fetch_index of {kind}"] = one
+        described = case.storage.describe(listed)
+        found["fetch_log_ahead"] = case.storage.fetch_log_ahead(listed, 0, 1)
+        found["stream_log"] = next(iter(case.storage.stream_log(described)))
         for said, buffer in found.items():
             require(
                 isinstance(buffer, memoryview) and buffer.readonly,
@@ -206,17 +213,23 @@ def check_custom_metadata_is_needed_for_all_or_none(case: Case) -> None:
 def check_missing_segment_is_not_found(case: Case) -> None:
     """A segment that does not exist is a NotFoundError.
 
+    So is one that another storage has deleted since it was read.
+
     Source: KIP-405, RemoteResourceNotFoundException.
     """
     listed = case.segments()[0]
     start = listed.start_offset + 1_000_000_000
     moved = replace(listed, start_offset=start, end_offset=start)
     gone = [replace(moved, custom_metadata=b"")]
+    reader = case.another()
     if case.can(Capability.WRITE):
+        for call in every_read(reader, listed).values():  # what it may remember
+            with suppress(NotFoundError):
+                call()
         case.storage.delete_log_segment(listed)
         gone.append(listed)
     for segment in gone:
-        for storage in (case.storage, case.another()):
+        for storage in (case.storage, reader, case.another()):
             asked: Asked = {
                 "its log": partial(storage.fetch_log_segment, segment),
                 "a part of its log": partial(storage.fetch_log_segment, segment, 1, 2),
@@ -226,6 +239,14 @@ def check_missing_segment_is_not_found(case: Case) -> None:
             }
             for said, call in asked.items():
                 expect_error(call, NotFoundError, f"{segment} is gone, and {said}")
+            if segment is listed:  # of any other, those of a partition may be found
+                with suppress(NotFoundError):
+                    found = storage.fetch_all_indexes(segment)
+                    require(
+                        not found,
+                        f"{segment} is gone, and fetch_all_indexes returned "
+                        f"{in_words(found)}.",
+                    )
 
 
 @rule(Capability.WRITE)

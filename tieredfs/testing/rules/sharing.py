@@ -1,17 +1,21 @@
 """Rules for how a storage is created, pickled, shared and closed."""
 
 import pickle
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from threading import Barrier
 
+from tieredfs.errors import NotFoundError
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import RequestPolicy
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.copies import COPIES
+from tieredfs.testing.reads import every_read
 from tieredfs.testing.rendezvous import Rendezvous
-from tieredfs.testing.rule import Case, NotApplicableError, require, rule
-from tieredfs.testing.samples import PARTITIONS, Sample, sample
+from tieredfs.testing.rule import Asked, Case, NotApplicableError, require, rule
+from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
 from tieredfs.testing.stores import READS, WRITES, WatchedStore
 
 __all__ = [
@@ -44,6 +48,8 @@ def check_construction_sends_no_request(case: Case) -> None:
 def check_storage_pickles(case: Case) -> None:
     """A storage that was pickled reads the same, used before or not.
 
+    It lists and writes as before, and has the same policy and identity.
+
     Source: the plugin contract, Terms.
     """
     fresh = pickle.dumps(case.another())
@@ -59,7 +65,20 @@ def check_storage_pickles(case: Case) -> None:
             copied.capabilities == case.storage.capabilities,
             f"It came back with the capabilities {sorted(copied.capabilities)}.",
         )
+        for said, came, wanted in (
+            ("identity", copied.identity, case.storage.identity),
+            ("policy", copied.store.policy, case.storage.store.policy),
+        ):
+            require(came == wanted, f"It came back with the {said} {came!r}.")
+        listed = case.all_listed(copied)
+        require(listed == segments, f"What came back listed {listed}, not {segments}.")
         require(_read(copied, segments) == expected, "What came back read other bytes.")
+        if case.can(Capability.WRITE):
+            made = sample(PARTITIONS[1], 10, "pickled")
+            require(
+                _copied_and_deleted(copied, made),
+                "What came back read other bytes than it had copied.",
+            )
 
 
 @rule()
@@ -96,7 +115,8 @@ def check_threads_share_it(case: Case) -> None:
 def check_concurrent_fetches_stay_apart(case: Case) -> None:
     """What is fetched concurrently is of the segment that each call has named.
 
-    Each request of one thread waits for one of the other.
+    What is listed or described is so, too. Each request of one thread waits for one of
+    the other.
 
     Source: the plugin contract, Terms.
     """
@@ -104,6 +124,8 @@ def check_concurrent_fetches_stay_apart(case: Case) -> None:
     if len(segments) == 1:
         raise NotApplicableError("there is only one segment")
     alone = {str(segment): _read(case.another(), [segment]) for segment in segments}
+    listings = {one.partition: _listings(case.another(), one) for one in segments}
+    described = [case.another().describe(segment) for segment in segments]
     pairs = list(pairwise([*segments, segments[0]]))
     for pair in pairs * _ROUNDS:
         together = Rendezvous(2)
@@ -116,6 +138,26 @@ def check_concurrent_fetches_stay_apart(case: Case) -> None:
                 read == alone[str(segment)],
                 f"{pair[0]} and {pair[1]} were read concurrently, and {segment} had "
                 "other bytes than alone.",
+            )
+        together = Rendezvous(2)
+        storage = case.another(together.before_reads(case.store))
+        listed = together.run([partial(_listings, storage, one) for one in pair])
+        for segment, found_there in zip(pair, listed, strict=True):
+            for said, listing in listings[segment.partition].items():
+                require(
+                    found_there[said] == listing,
+                    f"{pair[0]} and {pair[1]} were looked for concurrently, and {said} "
+                    f"of {segment.partition} returned {found_there[said]}, not "
+                    f"{listing}.",
+                )
+        together = Rendezvous(2)
+        storage = case.another(together.before_reads(case.store))
+        told = together.run([partial(storage.describe, one) for one in pair])
+        for segment, one in zip(pair, told, strict=True):
+            require(
+                one in described,
+                f"{pair[0]} and {pair[1]} were described concurrently, and {segment} "
+                f"as {one}.",
             )
 
 
@@ -133,6 +175,10 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
     policy = RequestPolicy(attempts=1, deadline=before.deadline / 2)
     view = case.storage.with_policy(policy)
     require(view.store.policy == policy, f"The view's policy is {view.store.policy}.")
+    require(
+        view.identity == case.storage.identity,
+        f"The view's identity is {view.identity!r}, not {case.storage.identity!r}.",
+    )
     after = case.storage.store.policy
     require(after == before, f"The policy of the storage itself became {after}.")
     require(
@@ -172,20 +218,62 @@ def _require_policies(
     case: Case, segments: list[SegmentMetadata], policy: RequestPolicy
 ) -> None:
     """Require that a view and its storage send each request under their own policy."""
-    watched = WatchedStore.over(case.store, READS)
+    watched = WatchedStore.over(case.store, READS | WRITES)
     storage = case.another(watched)
     view = storage.with_policy(policy)
     for said, one, wanted in (
         ("the view", view, policy),
         ("the storage itself", storage, watched.policy),
     ):
-        watched.policies.clear()
-        one.list_partitions()
-        for partition in {segment.partition for segment in segments}:
-            one.list_segments(partition)
-        _read(one, segments)
-        others = watched.policies - {wanted}
-        require(not others, f"A request of {said} was sent under {others}.")
+        calls = {
+            f"{name} of {segment}": call
+            for segment in segments[:2]
+            for name, call in every_read(one, segment).items()
+        }
+        if case.can(Capability.WRITE):
+            calls |= _writes(one, sample(MISSING, 0))
+        for name, call in calls.items():
+            watched.policies.clear()
+            with suppress(NotFoundError):
+                call()
+            others = watched.policies - {wanted}
+            require(
+                not others, f"A request of {said}, by {name}, was sent under {others}."
+            )
+
+
+def _writes(storage: RemoteStorageManager, one: Sample) -> Asked:
+    """Return every call that writes, in an order in which each finds something."""
+    metadata, partition = one.metadata, one.metadata.partition
+
+    def listed() -> SegmentMetadata:
+        return storage.list_segments(partition)[0]
+
+    return {
+        **{
+            copy.__name__: partial(copy, storage, metadata, one.data) for copy in COPIES
+        },
+        "delete_log_segment": lambda: storage.delete_log_segment(listed()),
+        "copy_with_indexes": lambda: storage.copy_with_indexes(metadata, one.data),
+        "cancel_copying": lambda: storage.cancel_copying(partition),
+        "delete_partition": lambda: storage.delete_partition(partition),
+    }
+
+
+def _listings(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> dict[str, list[object]]:
+    """List a segment's topic and partition, in every way."""
+    partition = segment.partition
+    return {
+        "list_partitions": [*storage.list_partitions(partition.topic)],
+        "list_segments": [*storage.list_segments(partition)],
+        "list_segments_lazily": [*storage.list_segments_lazily(partition)],
+        "seek": [*storage.seek(partition, 0)],
+        "survey": [
+            one for one in storage.survey(partition) if isinstance(one, SegmentMetadata)
+        ],
+    }
 
 
 def _copied_and_deleted(storage: RemoteStorageManager, made: Sample) -> bool:
