@@ -54,6 +54,19 @@ class TakesOutagesForAMissingIndex(KafkaLocal):
             raise NotFoundError(str(error)) from error
 
 
+class TakesLateForMissing(KafkaLocal):
+    """Takes an index that did not come in time for one that does not exist."""
+
+    @override
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        try:
+            return super().fetch_index(metadata, index_type)
+        except TimeoutError as error:
+            raise NotFoundError(str(error)) from error
+
+
 class TakesForbiddenForMissing(Native):
     """Takes an index that it may not read for a missing one, as S3 does."""
 
@@ -122,6 +135,7 @@ BROKEN: Final = (
     Broken(
         rules.check_transient_errors_are_raised, TakesForbiddenForMissing, r"\(denied\)"
     ),
+    Broken(rules.check_transient_errors_are_raised, TakesLateForMissing, r"\(late\)"),
     Broken(
         rules.check_store_errors_pass_through,
         TakesOutagesForNothing,

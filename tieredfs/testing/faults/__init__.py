@@ -5,7 +5,13 @@ answer, a refusal, a listing that ends early, a deletion of some of its keys, a 
 answer, a lost reply to a request that was executed, and a process that dies.
 """
 
-from tieredfs.testing.faults.effect import CRASHES, FAILURES, CrashError, Effect
+from tieredfs.testing.faults.effect import (
+    CRASHES,
+    FAILURES,
+    STORE_ERRORS,
+    CrashError,
+    Effect,
+)
 from tieredfs.testing.faults.plan import (
     NO_FAULTS,
     FaultPlan,
@@ -21,6 +27,7 @@ __all__ = [
     "CRASHES",
     "FAILURES",
     "NO_FAULTS",
+    "STORE_ERRORS",
     "CrashError",
     "Effect",
     "FaultPlan",

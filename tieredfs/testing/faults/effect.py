@@ -3,9 +3,13 @@
 from enum import StrEnum
 from typing import Final, Literal, Self
 
-from tieredfs.errors import PermissionDeniedError, StorageUnavailableError
+from tieredfs.errors import (
+    DeadlineExceededError,
+    PermissionDeniedError,
+    StorageUnavailableError,
+)
 
-__all__ = ["CRASHES", "FAILURES", "CrashError", "Effect"]
+__all__ = ["CRASHES", "FAILURES", "STORE_ERRORS", "CrashError", "Effect"]
 
 
 class CrashError(BaseException):
@@ -35,6 +39,7 @@ class Effect(StrEnum):
     LOST_REPLY = "lost_reply", "all", StorageUnavailableError
     CRASH = "crash", "nothing", CrashError
     CRASH_AFTER = "crash_after", "all", CrashError
+    LATE = "late", "nothing", DeadlineExceededError
 
     executed: Literal["nothing", "half", "all"]
     raised: type[BaseException] | None
@@ -61,3 +66,10 @@ CRASHES: Final = tuple(one for one in Effect if one.raised is CrashError)
 
 FAILURES: Final = tuple(one for one in Effect if one.raised and one not in CRASHES)
 """Effects after which the process lives, and has no answer."""
+
+STORE_ERRORS: Final = (
+    StorageUnavailableError,
+    PermissionDeniedError,
+    DeadlineExceededError,
+)
+"""What these raise."""

@@ -42,7 +42,7 @@ WRITES: Final = st.integers(0, 2)
 
 READ_FAULTS: Final = st.just(NO_FAULTS) | st.builds(
     StoreFault,
-    st.sampled_from([Effect.ERROR, Effect.CUT, Effect.DENIED]),
+    st.sampled_from([Effect.ERROR, Effect.CUT, Effect.DENIED, Effect.LATE]),
     st.sampled_from([0, 0, 1, 2]),
 ).map(lambda fault: FaultPlan((fault,)))
 

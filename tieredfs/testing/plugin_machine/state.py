@@ -8,17 +8,14 @@ from typing import ClassVar, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from tieredfs.errors import (
-    NotFoundError,
-    PermissionDeniedError,
-    StorageUnavailableError,
-)
+from tieredfs.errors import NotFoundError
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.faults import (
     FAILURES,
     NO_FAULTS,
+    STORE_ERRORS,
     CrashError,
     FaultPlan,
     FaultyStore,
@@ -173,7 +170,7 @@ class PluginState(RuleBasedStateMachine):
             self._note_outage(store)
         except CrashError:
             self.handles[handle] = self.open_handle()
-        except (StorageUnavailableError, PermissionDeniedError) as error:
+        except STORE_ERRORS as error:
             if not any(request.effect for request in store.requests):
                 raise AssertionError(f"without a fault it raised {error!r}") from error
         except Exception:

@@ -10,7 +10,6 @@ from pathlib import Path
 from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
-    PermissionDeniedError,
     StorageUnavailableError,
     TieredFSError,
     UnsupportedOperationError,
@@ -26,6 +25,7 @@ from tieredfs.testing.copies import COPIES
 from tieredfs.testing.faults import (
     CRASHES,
     FAILURES,
+    STORE_ERRORS,
     CrashError,
     Effect,
     FaultyStore,
@@ -283,7 +283,7 @@ def check_copy_that_returns_is_whole(case: Case) -> None:
             where = f"Write {at + 1} of a copy failed ({effect}), and it returned."
             try:
                 copy(storage, one.metadata, one.data)
-            except (StorageUnavailableError, PermissionDeniedError):
+            except STORE_ERRORS:
                 pass
             else:
                 require_whole(case.another(), case.stored(one, where), one, where)

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 from tieredfs.errors import (
     NotFoundError,
-    PermissionDeniedError,
     StorageUnavailableError,
 )
 from tieredfs.storage import Capability
-from tieredfs.testing.faults import FAILURES, Effect
+from tieredfs.testing.faults import FAILURES, STORE_ERRORS, Effect
 from tieredfs.testing.reads import every_read
 from tieredfs.testing.rule import Case, NotApplicableError, require, rule
 from tieredfs.testing.samples import PARTITIONS, sample
@@ -62,7 +61,7 @@ def check_transient_errors_are_raised(case: Case) -> None:
             for at, storage in case.failing_requests(effect):
                 try:
                     answer = _answer(every_read(storage, listed)[said])
-                except (StorageUnavailableError, PermissionDeniedError):
+                except STORE_ERRORS:
                     raised += 1
                     continue
                 if effect is Effect.DENIED and said.startswith(_OF_PARTITIONS):
