@@ -316,6 +316,17 @@ class SeesWholePartitions(KafkaLocal):
         return [partition for partition in found if self.list_segments(partition)]
 
 
+class ScrubsWhatBeginsAlike(KafkaLocal):
+    """Takes the leftovers of partition 10 for those of partition 1, too."""
+
+    @override
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        number = str(partition.partition)
+        for one in self.leftover_partitions(partition.topic):
+            if str(one.partition).startswith(number):
+                yield from super().scrub(one)
+
+
 class StoresElsewhere(SingleObject):
     """Stores what it copies where nobody told it to."""
 
@@ -458,6 +469,11 @@ BROKEN: Final = (
         rules.check_leftovers_are_found_and_removed,
         SeesEmptyLeftovers,
         r"has 0 bytes, it has \d+",
+    ),
+    Broken(
+        rules.check_leftovers_of_a_new_partition_are_found,
+        ScrubsWhatBeginsAlike,
+        r"A copy to orders-10 failed at write 2\. Of orders-1, scrub found",
     ),
     Broken(
         rules.check_leftovers_of_a_new_partition_are_found,

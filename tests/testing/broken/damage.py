@@ -10,6 +10,7 @@ from tieredfs import (
     CorruptDataError,
     CorruptObjectError,
     LogSegmentData,
+    NotFoundError,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
@@ -38,6 +39,24 @@ class TrustsItsStore(KafkaLocal):
         if end is None or not 0 <= start <= end <= (metadata.size or 0):
             return super().fetch_log_segment(metadata, start, end)
         return self.store.get(self._key(metadata, "log"))[start:end]
+
+
+class TakesShortForGone(KafkaLocal):
+    """Takes a log that has lost its end for one that is gone."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        try:
+            return super().fetch_log_segment(metadata, start, end)
+        except CorruptObjectError as error:
+            raise NotFoundError(str(error)) from error
 
 
 class LeavesOutWhatIsDamaged(SingleObject):
@@ -143,6 +162,11 @@ BROKEN: Final = (
         rules.check_errors_are_typed,
         RaisesItsOwn,
         "fetch_all_indexes raised IndexError",
+    ),
+    Broken(
+        rules.check_short_object_is_an_error,
+        TakesShortForGone,
+        "of a segment that is listed raised NotFoundError",
     ),
     Broken(
         rules.check_short_object_is_an_error,

@@ -103,6 +103,15 @@ class KnowsNothing(SingleObject):
         return super().recognises([f"data/{key}" for key in keys])
 
 
+class LooksAtTheFirstKey(SingleObject):
+    """Takes the keys of a store for a list."""
+
+    @override
+    @classmethod
+    def recognises(cls, keys: Collection[str]) -> float:
+        return super().recognises([*keys[:1]]) if keys else 0.0  # type: ignore[index] # that is the bug
+
+
 BROKEN: Final = (
     Broken(rules.check_foreign_objects_are_skipped, FearsStrangers, "what is this"),
     Broken(rules.check_foreign_objects_are_skipped, EndsAtAStranger, r"it listed \[\]"),
@@ -122,6 +131,9 @@ BROKEN: Final = (
         rules.check_malformed_names_are_skipped,
         ListsTemporaryFiles,
         r"log\.tmp, a suffix too many, it listed",
+    ),
+    Broken(
+        rules.check_recogniser_knows_its_own, LooksAtTheFirstKey, "not subscriptable"
     ),
     Broken(rules.check_recogniser_knows_its_own, KnowsNothing, "own keys it answered"),
 )

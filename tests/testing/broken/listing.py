@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -11,6 +11,7 @@ from testing.broken.plugin import Broken, Native
 from tieredfs import (
     Capability,
     NotFoundError,
+    RemoteStorageManager,
     SegmentIndexes,
     SegmentMetadata,
     TieredFSError,
@@ -254,6 +255,32 @@ class ForgetsTheLastLazily(Native):
         return super().list_segments_lazily(partition)[:-1]
 
 
+class _Later(Sequence[SegmentMetadata]):
+    """Lists a partition whenever it is looked into."""
+
+    def __init__(
+        self, storage: RemoteStorageManager, partition: TopicIdPartition
+    ) -> None:
+        self.storage = storage
+        self.partition = partition
+
+    def __len__(self) -> int:
+        return len(self.storage.list_segments(self.partition))
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as a list has it
+        return self.storage.list_segments(self.partition)[index]
+
+
+class ListsTooLazily(KafkaLocal):
+    """Lists nothing until it is looked into."""
+
+    @override
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        return _Later(self, partition)
+
+
 class TakesEndsForExclusive(SingleObject):
     """Has in a column the offsets after the segments' last ones."""
 
@@ -339,6 +366,7 @@ BROKEN: Final = (
         TakesEndsForExclusive,
         "its columns are",
     ),
+    Broken(rules.check_lazy_listing_is_the_list, ListsTooLazily, r"returned \d+ more"),
     Broken(rules.check_survey_agrees_with_the_listing, SurveysTheFirst, "it yielded"),
     Broken(
         rules.check_description_is_complete,

@@ -143,6 +143,24 @@ class KeepsAnOldIndex(KafkaLocal):
         return self.copy_open_log(metadata, log, indexes)
 
 
+class CountsLogsAlone(KafkaLocal):
+    """Leaves the indexes out of what a segment takes."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        return [replace(one, stored_size=None) for one in found]
+
+    @override
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        listed = self.list_segments(partition)
+        return {(one.start_offset, one.id): one.size or 0 for one in listed}
+
+
 class CountsTwice(SingleObject):
     """Counts the indexes with the log, and once more."""
 
@@ -236,6 +254,11 @@ BROKEN = (
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsAnOldIndex, "TRANSACTION"),
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsALaterName, "There are"),
     Broken(rules.check_stored_sizes_are_what_is_stored, CountsTwice, "It counts"),
+    Broken(
+        rules.check_stored_sizes_are_what_is_stored,
+        CountsLogsAlone,
+        r"takes 1284 bytes, and deleting it freed \d+",
+    ),
     Broken(
         rules.check_stored_sizes_are_what_is_stored,
         CountsEmptyFiles,

@@ -353,6 +353,8 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
 def check_leftovers_of_a_new_partition_are_found(case: Case) -> None:
     """``leftover_partitions`` has a partition to which only a dead copy has begun.
 
+    What that has left is of this partition alone, however alike another one's name is.
+
     Source: the plugin contract, Crashes.
     """
     kept = sample(_PARTITION, 0)
@@ -376,6 +378,23 @@ def check_leftovers_of_a_new_partition_are_found(case: Case) -> None:
                 f"{where} leftover_partitions({topic!r}) is not sorted: {found}.",
             )
         case.another().cancel_copying(new)
+    ten = replace(PARTITIONS[1], partition=10)
+    beside = sample(PARTITIONS[1], 0)
+    case.storage.copy_log_segment(beside.metadata, beside.data)
+    for at, storage in case.failing_from(is_landed=False):
+        one = sample(ten, 0, str(at))
+        with suppress(TieredFSError):
+            storage.copy_log_segment(one.metadata, one.data)
+        there = case.raw_keys()
+        for alike in (PARTITIONS[1], new):
+            found = [left.key for left in case.another().scrub(alike)]
+            case.another().cancel_copying(alike)
+            gone = sorted(there - case.raw_keys())
+            require(
+                not (found or gone),
+                f"A copy to {ten} failed at write {at + 1}. Of {alike}, scrub found "
+                f"{found} and cancel_copying removed {gone}.",
+            )
 
 
 @rule(Capability.WRITE)

@@ -92,6 +92,8 @@ def check_recogniser_knows_its_own(case: Case) -> None:
     said = f"For its own keys it answered {known!r}"
     require(isinstance(known, Real), f"{said}, which is not a number.")
     require(0 <= known <= 1, f"{said}.")
+    as_set = type(case.storage).recognises(frozenset(own))
+    require(as_set == known, f"{said}, and for a set of them {as_set!r}.")
     for keys in ([], list(_FOREIGN_KEYS)):
         score = case.storage.recognises(keys)
         require(score == 0, f"For {keys} it answered {score!r}.")

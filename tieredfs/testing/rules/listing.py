@@ -29,7 +29,7 @@ from tieredfs.testing.rule import (
 )
 from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
 from tieredfs.testing.segment_plan import build_segment
-from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.stores import READS, WatchedStore, scratch_store
 
 __all__ = [
     "check_dead_copy_is_not_listed",
@@ -231,6 +231,8 @@ def check_seek_finds_the_first(case: Case) -> None:
 def check_lazy_listing_is_the_list(case: Case) -> None:
     """``list_segments_lazily`` returns what ``list_segments`` does, and true columns.
 
+    The call lists all: what it returns asks the store for nothing more.
+
     Source: the plugin contract, What a user calls, ``list_segments_lazily``.
     """
     for partition in {segment.partition for segment in case.segments()}:
@@ -239,6 +241,14 @@ def check_lazy_listing_is_the_list(case: Case) -> None:
         require(
             [*lazily] == listed and [*lazily[1:]] == listed[1:],
             f"Of {partition} it returned {[*lazily]}, but {listed} are listed.",
+        )
+        watched = WatchedStore.over(case.store, READS)
+        later = case.another(watched).list_segments_lazily(partition)
+        asked = watched.calls
+        require(
+            [*later] == listed and len(later) == len(listed) and watched.calls == asked,
+            f"Of {partition} it sent {asked} requests, and what it returned "
+            f"{watched.calls - asked} more.",
         )
         if isinstance(lazily, SegmentTable):
             columns = lazily.start_offsets, lazily.end_offsets, lazily.sizes

@@ -364,6 +364,8 @@ def _parts(case: Case, one: Sample) -> dict[str, bytes]:
 def check_stored_sizes_are_what_is_stored(case: Case) -> None:
     """``stored_sizes`` has only listed segments, and no more bytes than are stored.
 
+    It has no fewer than are freed when a segment is deleted.
+
     Source: the plugin contract, What a user calls, ``stored_sizes``.
     """
     segments = case.segments()
@@ -378,6 +380,8 @@ def check_stored_sizes_are_what_is_stored(case: Case) -> None:
         listed = one.stored_size
         claim = f"{one} is listed with {listed} stored bytes; stored_sizes has {size}."
         require(listed in {None, size}, claim)
+    if case.can(Capability.WRITE):
+        _require_no_less_than_is_freed(case, segments[0], sizes)
     for key in case.raw_keys() if case.can(Capability.WRITE) else ():
         whole = case.raw_get(key)
         case.raw_put(key, b"")
@@ -399,6 +403,21 @@ def _stored_sizes(case: Case, segments: Sequence[SegmentMetadata]) -> dict[_Name
         require(not unknown, f"Of {partition} it has {unknown}, which is not listed.")
         found |= {(partition, *name): size for name, size in sizes.items()}
     return found
+
+
+def _require_no_less_than_is_freed(
+    case: Case, one: SegmentMetadata, sizes: Mapping[_Name, int]
+) -> None:
+    """Delete a segment, which is not the last of its partition, and bring it back."""
+    before = case.raw_objects()
+    case.another().delete_log_segment(one)
+    freed = sum(len(before[key]) for key in before.keys() - case.raw_keys())
+    case.raw_restore(before)
+    size = sizes.get((one.partition, one.start_offset, one.id), freed)
+    require(
+        size >= freed,
+        f"It says that {one} takes {size} bytes, and deleting it freed {freed}.",
+    )
 
 
 def _require_no_more_than_stored(
