@@ -1,6 +1,7 @@
 """Plugins that read logs in a wrong way."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from typing_extensions import override
@@ -138,7 +139,7 @@ class StreamsBytes(SingleObject):
 
     @override
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
-        yield from map(bytes, super().stream_log(metadata))  # type: ignore[misc] # that is the bug
+        yield from map(bytes, super().stream_log(metadata))
 
 
 class FindsNothingPastTheEnd(Ranges):
@@ -165,6 +166,22 @@ class KeepsIndexesForGood(SingleObject):
         if metadata.id not in self.read:
             self.read[metadata.id] = super().fetch_all_indexes(metadata)
         return self.read[metadata.id]
+
+
+class DescribesWhatIsGone(KafkaLocal):
+    """Takes a segment that is gone for one without an epoch, and without an end."""
+
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        try:
+            return super().describe(metadata, indexes)
+        except NotFoundError:
+            end = metadata.start_offset
+            return replace(
+                metadata, end_offset=end, max_timestamp_ms=-1, leader_epochs=(), size=0
+            )
 
 
 class BelievesTheLayout(Ranges):
@@ -328,6 +345,11 @@ BROKEN: Final = (
         rules.check_ranges_outside_the_log_are_errors,
         FindsNothingPastTheEnd,
         r"\[1285, None\) .* returned",
+    ),
+    Broken(
+        rules.check_missing_segment_is_not_found,
+        DescribesWhatIsGone,
+        "is gone, and describe returned",
     ),
     Broken(
         rules.check_missing_segment_is_not_found,

@@ -13,6 +13,7 @@ from tieredfs import (
     LogSegmentData,
     NotFoundError,
     ObjectStore,
+    RequestObserver,
     RequestPolicy,
     SegmentIndexes,
     SegmentMetadata,
@@ -185,6 +186,14 @@ class KeepsItsFirstClient(SingleObject):
         return self.client.list_segments(partition, min_offset)
 
 
+class LosesItsObserver(SingleObject):
+    """Returns a view without the observer."""
+
+    @override
+    def with_observer(self, observer: RequestObserver) -> Self:
+        return self.with_policy(self.store.policy)
+
+
 class ClosesWithItsView(Native):
     """As one whose views are closed as the storage itself is."""
 
@@ -239,6 +248,11 @@ BROKEN: Final = (
         rules.check_policy_is_that_of_the_view,
         ClosesWithItsView,
         "A call raised NotFound",
+    ),
+    Broken(
+        rules.check_observer_is_notified,
+        LosesItsObserver,
+        r"list_partitions of the view sent \d+ requests, and the view's observer saw 0",
     ),
     Broken(
         rules.check_close_leaves_the_store, ClosesTheStore, "A call raised NotFound"

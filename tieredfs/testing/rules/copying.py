@@ -387,13 +387,13 @@ def check_leftovers_of_a_new_partition_are_found(case: Case) -> None:
             storage.copy_log_segment(one.metadata, one.data)
         there = case.raw_keys()
         for alike in (PARTITIONS[1], new):
-            found = [left.key for left in case.another().scrub(alike)]
+            scrubbed = [left.key for left in case.another().scrub(alike)]
             case.another().cancel_copying(alike)
             gone = sorted(there - case.raw_keys())
             require(
-                not (found or gone),
+                not (scrubbed or gone),
                 f"A copy to {ten} failed at write {at + 1}. Of {alike}, scrub found "
-                f"{found} and cancel_copying removed {gone}.",
+                f"{scrubbed} and cancel_copying removed {gone}.",
             )
 
 

@@ -221,7 +221,7 @@ def check_missing_segment_is_not_found(case: Case) -> None:
     start = listed.start_offset + 1_000_000_000
     moved = replace(listed, start_offset=start, end_offset=start)
     gone = [replace(moved, custom_metadata=b"")]
-    reader = case.another()
+    reader, full = case.another(), case.another().describe(listed)
     if case.can(Capability.WRITE):
         for call in every_read(reader, listed).values():  # what it may remember
             with suppress(NotFoundError):
@@ -239,7 +239,13 @@ def check_missing_segment_is_not_found(case: Case) -> None:
             }
             for said, call in asked.items():
                 expect_error(call, NotFoundError, f"{segment} is gone, and {said}")
-            if segment is listed:  # of any other, those of a partition may be found
+            if segment is listed:  # of any other, what is its partition's may be found
+                with suppress(NotFoundError):
+                    told = storage.describe(segment)
+                    require(
+                        told == full,
+                        f"{segment} is gone, and describe returned {told}, not {full}.",
+                    )
                 with suppress(NotFoundError):
                     found = storage.fetch_all_indexes(segment)
                     require(

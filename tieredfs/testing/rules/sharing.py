@@ -8,7 +8,7 @@ from threading import Barrier
 
 from tieredfs.errors import NotFoundError
 from tieredfs.model import SegmentMetadata
-from tieredfs.objects import RequestPolicy
+from tieredfs.objects import RequestCounter, RequestPolicy
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.copies import COPIES
@@ -22,6 +22,7 @@ __all__ = [
     "check_close_leaves_the_store",
     "check_concurrent_fetches_stay_apart",
     "check_construction_sends_no_request",
+    "check_observer_is_notified",
     "check_policy_is_that_of_the_view",
     "check_storage_pickles",
     "check_threads_share_it",
@@ -193,6 +194,33 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
         _read(case.storage, segments) == expected,
         "When the view was closed, the storage itself read other bytes.",
     )
+
+
+@rule()
+def check_observer_is_notified(case: Case) -> None:
+    """``with_observer`` returns a storage none of whose requests the observer misses.
+
+    Source: the plugin contract, What a user calls, ``with_observer``.
+    """
+    segments = case.segments()
+    watched = WatchedStore.over(case.store, READS | WRITES)
+    observer = RequestCounter()
+    storage = case.another(watched)
+    view = storage.with_observer(observer)
+    for one, is_observed in ((view, True), (storage, False)):
+        calls = every_read(one, segments[0])
+        if case.can(Capability.WRITE):
+            calls |= _writes(one, sample(MISSING, 0))
+        for said, call in calls.items():
+            watched.calls, before = 0, observer.requests
+            with suppress(NotFoundError):
+                call()
+            seen = observer.requests - before
+            require(
+                (not watched.calls or seen > 0) if is_observed else not seen,
+                f"{said} of {'the view' if is_observed else 'the storage itself'} sent "
+                f"{watched.calls} requests, and the view's observer saw {seen}.",
+            )
 
 
 @rule()

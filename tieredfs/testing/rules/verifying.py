@@ -285,19 +285,21 @@ def check_replaced_segment_is_the_new_one(case: Case) -> None:
         old = build_segment(partition, one, 0, old_plan)
         new = build_segment(partition, one, 0, new_plan)
         case.storage.copy_log_segment(old.metadata, old.data)
+        known = case.another()  # one that has read the old copy, and may remember it
+        require_whole(known, case.stored(old), old)
         log = log_in_memory(new.log, str(new.metadata))
         case.storage.replace_log_segment(new.metadata, log, new.data.indexes)
-        reader = case.another()
-        listed = case.only(reader, partition)
-        require_bytes(reader.fetch_log_segment(listed), new.log, _REPLACED)
-        found = reader.fetch_all_indexes(listed)
-        wanted = new.data.indexes
-        require(
-            found.keys() == wanted.keys(),
-            f"Its indexes are {in_words(found)}, not {in_words(wanted)}.",
-        )
-        for kind in wanted:
-            require(found[kind] == wanted[kind], f"{kind} is not the new one.")
+        for reader in (case.another(), known):
+            listed = case.only(reader, partition)
+            require_bytes(reader.fetch_log_segment(listed), new.log, _REPLACED)
+            found = reader.fetch_all_indexes(listed)
+            wanted = new.data.indexes
+            require(
+                found.keys() == wanted.keys(),
+                f"Its indexes are {in_words(found)}, not {in_words(wanted)}.",
+            )
+            for kind in wanted:
+                require(found[kind] == wanted[kind], f"{kind} is not the new one.")
         kept = case.raw_keys()
         case.another().delete_log_segment(listed)
         case.another().copy_log_segment(new.metadata, new.data)
