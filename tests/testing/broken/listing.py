@@ -10,6 +10,7 @@ from typing_extensions import override
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
     Capability,
+    InvalidArgumentError,
     NotFoundError,
     RemoteStorageManager,
     SegmentIndexes,
@@ -236,6 +237,17 @@ class SeeksAFixedNumber(Native):
         return super().list_segments(partition, offset)[:500]
 
 
+class RefusesToSeekPastTheEnd(Native):
+    """Takes an offset at which nothing ends any more for a mistake."""
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        try:
+            return super().seek(partition, offset)
+        except NotFoundError as error:
+            raise InvalidArgumentError(str(error)) from error
+
+
 class SeeksTheFirstAndTheLast(Native):
     """Seeks where to begin and where to end, and returns nothing between."""
 
@@ -355,6 +367,11 @@ BROKEN: Final = (
         r"list_segments returned \[\], not NotFoundError",
     ),
     Broken(rules.check_seek_finds_the_first, SeeksTooFar, "From offset"),
+    Broken(
+        rules.check_seek_finds_the_first,
+        RefusesToSeekPastTheEnd,
+        "A call raised InvalidArgumentError",
+    ),
     Broken(
         rules.check_seek_finds_the_first,
         SeeksTheFirstAndTheLast,

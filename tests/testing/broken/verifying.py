@@ -143,6 +143,25 @@ class KeepsAnOldIndex(KafkaLocal):
         return self.copy_open_log(metadata, log, indexes)
 
 
+class CountsEachOtherOnes(KafkaLocal):
+    """Says of each segment what the next one takes."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        return [replace(one, stored_size=None) for one in found]
+
+    @override
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        sizes = super().stored_sizes(partition)
+        values = [*sizes.values()]
+        return dict(zip(sizes, values[1:] + values[:1], strict=True))
+
+
 class CountsLogsAlone(KafkaLocal):
     """Leaves the indexes out of what a segment takes."""
 
@@ -254,6 +273,11 @@ BROKEN = (
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsAnOldIndex, "TRANSACTION"),
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsALaterName, "There are"),
     Broken(rules.check_stored_sizes_are_what_is_stored, CountsTwice, "It counts"),
+    Broken(
+        rules.check_stored_sizes_are_what_is_stored,
+        CountsEachOtherOnes,
+        "and deleting it freed",
+    ),
     Broken(
         rules.check_stored_sizes_are_what_is_stored,
         CountsLogsAlone,

@@ -450,8 +450,8 @@ def _require_sought(
 ) -> None:
     """Require that ``seek`` returns the first segments that end at an offset or later.
 
-    It returns as many as it likes, and of those up to the last of them all. Nothing is
-    required where none ends so late.
+    It returns as many as it likes, and of those up to the last of them all. Where none
+    ends so late, NotFoundError is as good as some that end before.
     """
     listed = storage.list_segments(partition)
     ends = {
@@ -460,6 +460,8 @@ def _require_sought(
     }
     later = sorted(name for name, end in ends.items() if end >= offset)
     if not later:
+        with suppress(NotFoundError):
+            _require_list("seek", storage.seek(partition, offset))
         return
     first = later[0]
     sought = storage.seek(partition, offset)
