@@ -237,6 +237,17 @@ class SeeksAFixedNumber(Native):
         return super().list_segments(partition, offset)[:500]
 
 
+class LooksIntoEveryTopic(SingleObject):
+    """Looks into each topic, whichever it is asked for."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        for one in self.store.list(delimiter="/"):
+            if one.is_prefix:
+                next(self.store.list(one.key), None)
+        return super().list_partitions(topic)
+
+
 class RefusesToSeekPastTheEnd(Native):
     """Takes an offset at which nothing ends any more for a mistake."""
 
@@ -367,6 +378,11 @@ BROKEN: Final = (
         r"list_segments returned \[\], not NotFoundError",
     ),
     Broken(rules.check_seek_finds_the_first, SeeksTooFar, "From offset"),
+    Broken(
+        rules.check_partitions_are_sorted_and_complete,
+        LooksIntoEveryTopic,
+        r"'nowhere' may not be read, and list_partitions\('orders'\) raised",
+    ),
     Broken(
         rules.check_seek_finds_the_first,
         RefusesToSeekPastTheEnd,

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from typing import Final
 
 from tieredfs.epochs import NO_EPOCH
-from tieredfs.errors import NotFoundError, TieredFSError
+from tieredfs.errors import NotFoundError, PermissionDeniedError, TieredFSError
 from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import MAX_PAGE_KEYS
@@ -18,7 +19,14 @@ from tieredfs.storage import (
     RemoteStorageManager,
     SegmentTable,
 )
-from tieredfs.testing.faults import CRASHES, CrashError
+from tieredfs.testing.faults import (
+    CRASHES,
+    CrashError,
+    Effect,
+    FaultyStore,
+    StoreFault,
+    StoreRequest,
+)
 from tieredfs.testing.rule import (
     Asked,
     Case,
@@ -55,6 +63,22 @@ _STARTS: Final = (0, 10**15, (1 << 53) + 1, MAX_INT64 - 1)
 _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
 
 
+@dataclass(frozen=True, slots=True)
+class _Denied:
+    """Denies what has a text in its key.
+
+    Attributes:
+        text: The text.
+    """
+
+    text: str
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        """Return the fault of a request, if it has one."""
+        is_denied = self.text in request.key
+        return StoreFault(Effect.DENIED, request.number) if is_denied else None
+
+
 @rule(Capability.WRITE)
 def check_empty_storage_lists_nothing(case: Case) -> None:
     """Where nothing was copied there is no partition.
@@ -68,6 +92,8 @@ def check_empty_storage_lists_nothing(case: Case) -> None:
 @rule(Capability.WRITE)
 def check_partitions_are_sorted_and_complete(case: Case) -> None:
     """``list_partitions`` returns all partitions, or a topic's, once and sorted.
+
+    Those of a topic are found, too, where another topic may not be read.
 
     Source: the plugin contract, What an author implements, ``list_partitions``.
     """
@@ -83,6 +109,18 @@ def check_partitions_are_sorted_and_complete(case: Case) -> None:
             wanted = [p for p in sorted(PARTITIONS) if p.topic == topic]
             said = f"Of topic {topic!r} it returned {_names(of_topic)}"
             require(of_topic == wanted, f"{said}, not {_names(wanted)}.")
+    away, topic = _small(MISSING, 0), PARTITIONS[0].topic
+    case.storage.copy_log_segment(away.metadata, away.data)
+    store = FaultyStore.over(case.store)
+    storage = case.another(store)
+    store.follow(_Denied(MISSING.topic))
+    wanted = [p for p in sorted(PARTITIONS) if p.topic == topic]
+    said = f"{MISSING.topic!r} may not be read, and list_partitions({topic!r})"
+    try:
+        found = storage.list_partitions(topic)
+    except PermissionDeniedError as error:
+        raise AssertionError(f"{said} raised {error!r}.") from error
+    require(found == wanted, f"{said} returned {_names(found)}.")
 
 
 @rule(Capability.WRITE)
