@@ -10,9 +10,9 @@ prefixes which are not.
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from tieredfs import (
@@ -20,11 +20,12 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     TieredFSWarning,
     UnsupportedFormatError,
 )
 from tieredfs_aiven.manifest import parse_manifest
-from tieredfs_aiven.object_names import Suffix, parse_key, parse_partition
+from tieredfs_aiven.object_names import ObjectKey, Suffix, parse_key, parse_partition
 
 __all__ = ["find_prefix", "warn_of_others"]
 
@@ -64,7 +65,7 @@ def find_prefix(store: ObjectStore) -> str | None:
     if "" not in found and len(found) > 1:
         raise _several(store, sorted(found))
     place = "" if "" in found else next(iter(found))
-    prefix = f"{place}{_beginning(store, found[place].keys)}"
+    prefix = f"{place}{_beginning(store, found[place])}"
     others = [f for f in found[place].folders if not f.startswith(prefix)]
     if any(_segment_keys(store, folder) for folder in others):
         raise _several(store, [prefix, "others"])
@@ -144,20 +145,43 @@ def _segment_keys(store: ObjectStore, folder: str) -> list[str]:
     return [key for key in page if parse_key(key) is not None]
 
 
-def _beginning(store: ObjectStore, keys: Iterable[str]) -> str:
-    """Return the part of the topic folder's name that belongs to the prefix."""
-    for text in keys:
-        key = parse_key(text)
-        if key is not None and key.name.suffix is Suffix.MANIFEST:
-            try:
-                segment = parse_manifest(store.get(text), text).segment
-            except (NotFoundError, CorruptDataError, UnsupportedFormatError):
-                return ""  # the error is raised when this segment is read
-            topic = key.partition.topic
-            if segment is not None and topic.endswith(segment.partition.topic):
-                return topic.removesuffix(segment.partition.topic)
-            return ""
+def _beginning(store: ObjectStore, tier: _Tier) -> str:
+    """Return the part of the topic folders' names that belongs to the prefix.
+
+    Raises:
+        PermissionDeniedError: No topic may be read.
+    """
+    denied: PermissionDeniedError | None = None
+    for key, text in _manifests(store, tier):
+        topic = key.partition.topic
+        try:
+            segment = parse_manifest(store.get(text), text).segment
+        except PermissionDeniedError as error:
+            denied = error
+            continue
+        except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+            return ""  # the error is raised when this segment is read
+        if segment is not None and topic.endswith(segment.partition.topic):
+            return topic.removesuffix(segment.partition.topic)
+        return ""
+    if denied is not None:
+        raise denied
     return ""
+
+
+def _manifests(store: ObjectStore, tier: _Tier) -> Iterator[tuple[ObjectKey, str]]:
+    """Yield a manifest of each topic, as its parsed and its whole key."""
+    listed = (_segment_keys(store, folder) for folder in tier.folders)
+    seen: set[str] = set()
+    for text in chain(tier.keys, chain.from_iterable(listed)):
+        key = parse_key(text)
+        if (
+            key is not None
+            and key.name.suffix is Suffix.MANIFEST
+            and key.partition.topic not in seen
+        ):
+            seen.add(key.partition.topic)
+            yield key, text
 
 
 def _several(store: ObjectStore, prefixes: Sequence[str]) -> InvalidArgumentError:

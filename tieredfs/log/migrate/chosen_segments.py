@@ -1,6 +1,6 @@
 """The segments of a tier that are to be migrated."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tieredfs.errors import (
@@ -110,7 +110,10 @@ def choose_segments(
 
 
 def without_expired(
-    source: RemoteStorageManager, chosen: ChosenSegments, log_start: int
+    source: RemoteStorageManager,
+    chosen: ChosenSegments,
+    log_start: int,
+    holds_rest: Callable[[int, SegmentMetadata], bool] = lambda _, __: False,
 ) -> ChosenSegments:
     """Leave out the segments all of whose offsets are below the earliest one kept.
 
@@ -118,19 +121,25 @@ def without_expired(
         source: Where they are.
         chosen: The segments.
         log_start: The earliest offset that the target keeps.
+        holds_rest: Returns whether the target has what a described segment has from an
+            offset on; then that segment is left out, too.
     """
+    if not log_start:
+        return chosen
     catalog = SegmentCatalog(source)
 
     def has_expired(segment: SegmentMetadata) -> bool:
         if segment.start_offset >= log_start:
             return False
         end = segment.end_offset
-        if end is None:
-            try:
-                end = catalog.describe(segment).end_offset
-            except (NotFoundError, *SEGMENT_ERRORS):
-                return False  # what is wrong is reported when it is copied
-        return end is not None and end < log_start
+        if end is not None and end < log_start:
+            return True
+        try:
+            described = catalog.describe(segment)
+        except (NotFoundError, *SEGMENT_ERRORS):
+            return False  # what is wrong is reported when it is copied
+        end = described.end_offset
+        return end is not None and (end < log_start or holds_rest(log_start, described))
 
     expired = catalog.calls.map(has_expired, chosen.segments)
     kept = tuple(

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from functools import partial
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     SEGMENT_ERRORS,
     FencedError,
@@ -82,7 +84,8 @@ def compare_partition(
 ) -> tuple[ChosenSegments, StoredCopies]:
     """List a partition in the source and in the target of a migration.
 
-    Segments that have expired in the target are left out.
+    Segments that have expired in the target are left out, also those that have expired
+    in part if the target has the rest.
 
     Of a log without ids no copy is listed: its segments are found by their content.
 
@@ -100,16 +103,31 @@ def compare_partition(
     except (FencedError, *SEGMENT_ERRORS) as error:
         return ChosenSegments((), (error,)), StoredCopies(())
     chosen = choose_segments(source, partition, wanted)
-    if log_start:
-        chosen = without_expired(source, chosen, log_start)
-    if chosen.are_names_reused:
-        return chosen, StoredCopies(())
+    if chosen.are_names_reused:  # then a push decides, segment by segment
+        return without_expired(source, chosen, log_start), StoredCopies(())
     try:
-        starts = Counter(one.start_offset for one in chosen.segments)
-        alone = {start for start, count in starts.items() if count == 1}
-        return chosen, StoredCopies(StoredSegments(target, partition), alone)
+        stored = StoredSegments(target, partition)
     except SEGMENT_ERRORS as error:
         return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
+    chosen = without_expired(source, chosen, log_start, partial(_hold_rest, stored))
+    starts = Counter(one.start_offset for one in chosen.segments)
+    alone = {start for start, count in starts.items() if count == 1}
+    return chosen, StoredCopies(stored, alone)
+
+
+def _hold_rest(
+    stored: StoredSegments, log_start: int, segment: SegmentMetadata
+) -> bool:
+    """Return whether what has not expired of a described segment is stored.
+
+    What a cleaner has gone through is copied still: what it no longer has may be what
+    hides stored records.
+    """
+    start, end = segment.start_offset, segment.end_offset
+    if end is None or segment.record_count != end - start + 1:
+        return False
+    epochs = LeaderEpochs(segment.leader_epochs or ())
+    return stored.hold_from(log_start, segment, epochs)
 
 
 def _agree(one: SegmentMetadata, other: SegmentMetadata) -> bool:

@@ -26,6 +26,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.buffers import Buffer
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.end_claims import is_longer_wrong, same_log
 from tieredfs.log.planning.same_log import LogCopy, check_same_log
@@ -33,6 +34,7 @@ from tieredfs.log.push.history import check_what_follows, divergence
 from tieredfs.log.push.outcome import PushedSegment, PushOutcome
 from tieredfs.log.push.push_record import PartitionRecord
 from tieredfs.log.push.source_log import (
+    UNUSABLE,
     ChangedError,
     UnreadableError,
     listed_segments,
@@ -174,7 +176,9 @@ class PartitionPush:
                     if self._ends_with(one):
                         return
                 failed = one is None or one.outcome is PushOutcome.FAILED
-                done[listed] = None if failed or one is None else one.segment
+                # What is the source's own object has expired in part, and is not there.
+                absent = failed or one is None or one.segment is listed
+                done[listed] = None if absent or one is None else one.segment
             else:
                 yield from self._resolve_ends()
                 return
@@ -297,7 +301,7 @@ class PartitionPush:
             UnreadableError: Its log cannot be read.
             _LongerError: The target has its log with a larger end offset.
         """
-        known = self._known(listed)
+        known = self._known(listed) or self._expired_in_part(listed)
         if known is not None:
             return PushedSegment(known, PushOutcome.PRESENT)
         source = self._source
@@ -354,6 +358,26 @@ class PartitionPush:
             return None
         is_current = self._source.is_current(listed, found.last_offset)
         return present if is_current else None
+
+    def _expired_in_part(self, listed: SegmentMetadata) -> SegmentMetadata | None:
+        """Return a segment if it has expired in part, and the target has its rest.
+
+        Another replica has other segments than those that have expired. If this one was
+        copied, its expired records would be back. After a cleaner it is copied still:
+        what it no longer has may be what hides stored records.
+        """
+        start, end = listed.start_offset, listed.end_offset
+        log_start, source = self._log_start, self._source
+        if end is None or not start < log_start <= end:
+            return None
+        if source.is_active(listed) or source.is_compacted(self._partition):
+            return None
+        try:
+            data = source.fetch_index(listed, IndexType.LEADER_EPOCH)
+            epochs = parse_leader_epochs(data, name=source.name_of(listed))
+        except UNUSABLE:
+            return None
+        return listed if self._there.hold_from(log_start, listed, epochs) else None
 
     def _replace(
         self, segment: SegmentMetadata, others: Iterable[SegmentMetadata]

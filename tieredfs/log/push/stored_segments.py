@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptDataError, NotFoundError
 from tieredfs.log.push.source_log import UNUSABLE
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
@@ -59,6 +60,39 @@ class StoredSegments:
         if found.size is not None and found.size != segment.size:
             return None
         return replace(found, end_offset=segment.end_offset, size=segment.size)
+
+    def hold_from(
+        self, offset: int, segment: SegmentMetadata, epochs: LeaderEpochs
+    ) -> bool:
+        """Return whether they have all that a segment has from an offset on.
+
+        Of one leader epoch, replicas have the same records at the same offsets.
+
+        Args:
+            offset: An offset of the segment.
+            segment: The segment, with its end offset.
+            epochs: Its leader epochs; where none are known, nothing is.
+        """
+        end = (segment.end_offset or 0) + 1
+        overlapping = (
+            one
+            for one in self
+            if one.start_offset < end
+            and (one.end_offset is None or one.end_offset >= offset)
+        )
+        for listed in sorted(overlapping, key=lambda one: one.start_offset):
+            if not epochs.entries or listed.start_offset > offset or offset >= end:
+                break
+            try:
+                stored = self._target.describe(listed)
+            except UNUSABLE:
+                continue
+            until = min((stored.end_offset or 0) + 1, end)
+            theirs = LeaderEpochs(stored.leader_epochs or ())
+            agree = epochs.agreement_end(theirs, offset, until) >= until
+            if theirs.entries and agree:
+                offset = max(offset, until)
+        return offset >= end
 
     def with_stored_id(self, segment: SegmentMetadata) -> SegmentMetadata:
         """Return a segment with the id under which the target has its bytes.

@@ -241,10 +241,10 @@ def check_missing_segment_is_not_found(case: Case) -> None:
                 expect_error(call, NotFoundError, f"{segment} is gone, and {said}")
             if segment is listed:  # of any other, what is its partition's may be found
                 with suppress(NotFoundError):
-                    told = storage.describe(segment)
+                    again = storage.describe(segment)
                     require(
-                        told == full,
-                        f"{segment} is gone, and describe returned {told}, not {full}.",
+                        again == full,
+                        f"{segment} is gone, and describe returned {again}, not {full}.",
                     )
                 with suppress(NotFoundError):
                     found = storage.fetch_all_indexes(segment)
