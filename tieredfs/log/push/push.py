@@ -68,7 +68,8 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     concurrently. Indexes that are missing or inconsistent with the log are rebuilt.
 
     Segments that have expired in ``target`` are not copied again: where its journal
-    says that a partition begins later, they are left out.
+    says that a partition begins later, they are left out. So is one that has expired in
+    part, if ``target`` has the rest and no cleaner may have changed it.
 
     Nothing in ``target`` is deleted except one of two objects with the same log and
     different end offsets, and nothing is replaced except, with ``repair``, a damaged

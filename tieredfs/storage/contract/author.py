@@ -140,7 +140,7 @@ class StorageLayout(ABC):
         When it returns, every reader sees the segment. When it raises, or the process
         dies, readers see all of it or nothing, and ``scrub`` finds what is left of it;
         copying again completes it. Copying a segment that was already copied succeeds
-        and changes nothing.
+        and changes nothing. The file of a log is only read.
 
         Implementers: ``inspect_log_segment`` reads the log, and raises the errors for
         what may not be stored.

@@ -209,19 +209,19 @@ class RemoteStorageManager(StorageVerification):
 
         The result is sorted as in ``list_segments``. It may hold further segments, but
         then all that end at ``offset`` or later and not after the last of them: of
-        copies of the same offsets it holds all or none. Where a listing does not
-        contain end offsets, it may also hold segments that end before ``offset``.
+        copies of the same offsets it holds all or none. It may also hold segments that
+        end before ``offset``.
 
-        Implementers: the default returns all of them. A layout whose listing can begin
-        at an offset fetches one page.
+        Implementers: the default returns what ``list_segments`` does. A layout whose
+        listing can begin at an offset fetches one page.
 
         Args:
             partition: As ``list_partitions`` gave it.
             offset: Offset to seek to; at least 0.
 
         Raises:
-            NotFoundError: There is no such partition; or, where the listing contains
-                end offsets, no segment ends at ``offset`` or later.
+            NotFoundError: There is no such partition; or no segment ends at ``offset``
+                or later, where the result is not just empty.
         """
         return self.list_segments(partition, offset)
 

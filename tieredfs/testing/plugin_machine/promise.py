@@ -40,8 +40,8 @@ class Promise(Enum):
         "`cancel_copying` and `delete_partition`."
     )
     OUTAGES_ARE_REPORTED = (
-        "A request of the store that fails is repeated, or makes the call fail; it is "
-        "never taken for an answer."
+        "A request of the store that fails makes the call fail, or another answers it; "
+        "it is never taken for an answer."
     )
     CALLS_SUCCEED = (
         "A call succeeds when the store does, whatever was called before, and raises "

@@ -241,10 +241,11 @@ def check_missing_segment_is_not_found(case: Case) -> None:
                 expect_error(call, NotFoundError, f"{segment} is gone, and {said}")
             if segment is listed:  # of any other, what is its partition's may be found
                 with suppress(NotFoundError):
-                    again = storage.describe(segment)
+                    facts = storage.describe(segment)
                     require(
-                        again == full,
-                        f"{segment} is gone, and describe returned {again}, not {full}.",
+                        facts == full,
+                        f"{segment} is gone, and describe returned {facts}, not "
+                        f"{full}.",
                     )
                 with suppress(NotFoundError):
                     found = storage.fetch_all_indexes(segment)

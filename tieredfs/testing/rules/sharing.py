@@ -153,8 +153,8 @@ def check_concurrent_fetches_stay_apart(case: Case) -> None:
                 )
         together = Rendezvous(2)
         storage = case.another(together.before_reads(case.store))
-        found_there = together.run([partial(storage.describe, one) for one in pair])
-        for segment, one in zip(pair, found_there, strict=True):
+        facts = together.run([partial(storage.describe, one) for one in pair])
+        for segment, one in zip(pair, facts, strict=True):
             require(
                 one in described,
                 f"{pair[0]} and {pair[1]} were described concurrently, and {segment} "
