@@ -20,7 +20,9 @@ from tieredfs import (
     Leftover,
     LogSegmentData,
     NotFoundError,
+    PlannedFetch,
     RemoteStorageManager,
+    RequestCounts,
     SegmentId,
     SegmentIndexes,
     SegmentMetadata,
@@ -129,6 +131,20 @@ class Manifests(RemoteStorageManager):
         return self.store.get_range(
             self._part(metadata, "log"), wanted.start, wanted.end
         )
+
+    @override
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        manifest = self.store.head(self._key(metadata)).size or 0
+        by_verb = {"get": 1, "get_range": 1 if start < end else 0}
+        return PlannedFetch(RequestCounts.of(by_verb, manifest + end - start), end)
 
     @override
     def fetch_index(
@@ -279,6 +295,19 @@ class Packed(RemoteStorageManager):
         if wanted.end > len(log):
             raise CorruptObjectError(f"{self.name_of(metadata)} has {len(log)} bytes")
         return log[wanted.start : wanted.end]
+
+    @override
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        size = self.store.head(self._key(metadata)).size or 0
+        return PlannedFetch(RequestCounts.of({"get": 1}, size), end)
 
     @override
     def fetch_index(

@@ -14,7 +14,9 @@ from tieredfs import (
     IndexType,
     InvalidArgumentError,
     NotFoundError,
+    PlannedFetch,
     RemoteStorageManager,
+    RequestCounts,
     SegmentId,
     SegmentMetadata,
     TopicIdPartition,
@@ -81,6 +83,10 @@ class ZipFiles(RemoteStorageManager):
         if wanted.end > len(log):
             raise CorruptObjectError(f"{self.name_of(metadata)} has {len(log)} bytes")
         return log[wanted.start : wanted.end]
+
+    def plan_fetch(self, metadata, start, end, *, layout=b"", after=None):
+        size = self.store.head(self._key(metadata)).size
+        return PlannedFetch(RequestCounts.of({"get": 1}, size), end)
 
     def fetch_index(self, metadata, index_type):
         return memoryview(self._member(metadata, index_type.value))

@@ -10,6 +10,8 @@ from testing.broken.plugin import Broken, Native
 from tieredfs import (
     NotFoundError,
     ObjectStore,
+    PlannedFetch,
+    RequestCounts,
     SegmentId,
     SegmentIndexes,
     SegmentMetadata,
@@ -281,6 +283,22 @@ class ReadsAheadOfTheEnd(Native):
         return self.fetch_log_segment(metadata)[start:end]
 
 
+class PlansNoRequest(Native):
+    """Leaves what it fetches out of its plan."""
+
+    @override
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        return PlannedFetch(RequestCounts(), end)
+
+
 class FindsTheNextBest(SingleObject):
     """Takes the first segment from an offset on for the one that begins there."""
 
@@ -394,5 +412,10 @@ BROKEN: Final = (
         rules.check_ranges_outside_the_log_are_errors,
         ReadsAheadOfTheEnd,
         r"Reading ahead, the range \[0, 1285\)",
+    ),
+    Broken(
+        rules.check_plan_is_what_is_fetched,
+        PlansNoRequest,
+        r"Planned were RequestCounts\(verbs=\(\), size=0\)",
     ),
 )

@@ -15,6 +15,7 @@ from tieredfs.errors import (
     TieredFSError,
 )
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata
+from tieredfs.objects import RequestCounter
 from tieredfs.storage import Capability
 from tieredfs.testing.reads import every_read
 from tieredfs.testing.requirement import in_words
@@ -42,6 +43,7 @@ __all__ = [
     "check_large_log_is_whole",
     "check_layout_changes_nothing",
     "check_missing_segment_is_not_found",
+    "check_plan_is_what_is_fetched",
     "check_range_costs_no_more",
     "check_ranges_are_exact",
     "check_ranges_outside_the_log_are_errors",
@@ -311,6 +313,33 @@ def check_range_costs_no_more(case: Case) -> None:
             watched.received < size // 2,
             f"For byte {start} of {size} it read {watched.received}.",
         )
+
+
+@rule()
+def check_plan_is_what_is_fetched(case: Case) -> None:
+    """``plan_fetch`` names the requests that ``fetch_log_ahead`` sends, and its end.
+
+    Source: the plugin contract, What a user calls, ``plan_fetch``.
+    """
+    for listed in case.segments()[:2]:
+        size = case.storage.describe(listed).size or 0
+        for start, end in sorted({(0, size), (0, 1), (size // 3, size // 2)}):
+            counter = RequestCounter()
+            storage = case.another(case.store.with_observer(counter))
+            storage.fetch_log_ahead(listed, 0, 1)  # what it asks only once is known
+            planned = storage.plan_fetch(listed, start, end)
+            before = counter.counts
+            log = storage.fetch_log_ahead(listed, start, end)
+            call = f"fetch_log_ahead({listed}, {start}, {end})"
+            require(
+                before + planned.requests == counter.counts,
+                f"Planned were {planned.requests}; before {call} {before} were sent, "
+                f"and after it {counter.counts}.",
+            )
+            require(
+                planned.end == start + len(log),
+                f"Planned was {call} up to {planned.end}, returned {len(log)} bytes.",
+            )
 
 
 @cache
