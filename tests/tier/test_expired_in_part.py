@@ -5,9 +5,13 @@ offsets that have expired in the tier, and end among those that it has.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.log_directories import log_of, outcomes, push_all, source_of, write_log
 from tieredfs import ObjectStore, Tier
@@ -17,8 +21,11 @@ from tieredfs.log.retention.expire import expire
 from tieredfs.log.retention.plan import Retention
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.testing.stores import scratch_store
 
 LOG_START = 20
+CUTS = st.sets(st.integers(1, 39), min_size=2).map(lambda cuts: [0, *sorted(cuts)])
+"""Where a replica's segments begin; the last one is the active."""
 
 
 @pytest.fixture
@@ -37,10 +44,13 @@ def tier(tmp_path: Path, memory: ObjectStore) -> SingleObject:
 def replica(
     root: Path, starts: Sequence[int], epochs: Sequence[tuple[int, int]] = ((0, 0),)
 ) -> KafkaLog:
-    """Write the log of a replica; its last segment, of ten records, is the active."""
+    """Write the log of a replica, in batches of one record.
+
+    Its last segment, of ten records, is the active one.
+    """
     ends = [*starts[1:], starts[-1] + 10]
     logs = {
-        start: log_of(start, end - start, epoch=epochs[-1][0])
+        start: b"".join(log_of(o, 1, epoch=epochs[-1][0]) for o in range(start, end))
         for start, end in zip(starts, ends, strict=True)
     }
     write_log(root, logs, epochs=epochs)
@@ -109,3 +119,23 @@ def test_migrate_leaves_it_out_as_well(
         report = migrate(source, tier, source.list_partitions())
         assert not report.errors
         assert offsets(tier) == list(range(first, 35))
+
+
+@given(first=CUTS, second=CUTS, chosen=st.integers(0, 99))
+def test_wherever_replicas_roll_what_expired_stays_away_if_its_rest_is_stored(
+    first: list[int], second: list[int], chosen: int
+) -> None:
+    with TemporaryDirectory() as folder, scratch_store() as store:
+        target = SingleObject(store)
+        push_all(replica(Path(folder, "first"), first), target)
+        log_start = first[1 + chosen % (len(first) - 2)]
+        (partition,) = target.list_partitions()
+        expire(target, [partition], Retention(start_offset=log_start), owner="test")
+        push_all(replica(Path(folder, "second"), second), target)
+        whole = [
+            begin
+            for begin, end in pairwise(second)
+            if begin < log_start < end and end > first[-1]
+        ]
+        begin, end = min([log_start, *whole]), max(first[-1], second[-1])
+        assert offsets(target) == list(range(begin, end))
