@@ -50,6 +50,7 @@ from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 from tieredfs.testing.faults import (
+    STORE_ERRORS,
     CrashError,
     Effect,
     FaultPlan,
@@ -246,7 +247,7 @@ def test_faults_of_the_target_in_any_order_lose_nothing(
     with scratch_store() as store:
         for at, effect in faults:
             plan = FaultPlan((StoreFault(effect, at),))
-            with suppress(StorageUnavailableError, CrashError):
+            with suppress(*STORE_ERRORS, CrashError):
                 faulty = opened(FaultyStore.over(store, plan), layout)
                 migrate(source, faulty, source.list_partitions())
         target = opened(store, layout)
