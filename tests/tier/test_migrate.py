@@ -31,7 +31,6 @@ from tieredfs import (
     SegmentId,
     SegmentIndexes,
     SegmentMetadata,
-    StorageUnavailableError,
     Tier,
     TopicIdPartition,
     UnsupportedOperationError,
