@@ -34,6 +34,7 @@ from tieredfs.errors import NotFoundError
 from tieredfs.log.push.push import push
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore, RequestCounter
+from tieredfs.objects.identity import is_in_memory
 from tieredfs.storage import NATIVE_LAYOUT, RemoteStorageManager, open_storage
 from tieredfs.tier import Tier
 from tieredfs.topic import Topic
@@ -250,7 +251,7 @@ def _count_in_spark(
         return None, _NO_PYSPARK
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         return None, _NO_JAVA
-    if _is_private(url):
+    if is_in_memory(url):
         return None, _NO_SHARING
     asked = {
         "path": url,
@@ -274,19 +275,14 @@ def _count_in_spark(
     return json.loads(done.stdout.strip().splitlines()[-1]), None
 
 
-def _is_private(url: str) -> bool:
-    """Return whether no other process can see the objects at ``url``."""
-    return url.rpartition("::")[2].startswith("memory:")
-
-
 def _hint(options: StoreOptions, url: str) -> str:
-    if _is_private(url):
+    if is_in_memory(url):
         return ", in a place that outlives the demo"
     return ", with the same --storage-options" if options.storage_options else ""
 
 
 def _next_commands(place: str, shown: str, topic: Topic) -> Iterator[str]:
-    if _is_private(place):
+    if is_in_memory(place):
         yield "tieredfs demo"
         return
     url, name, number = shlex.quote(shown), topic.name, topic.partitions[0]

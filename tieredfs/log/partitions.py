@@ -2,15 +2,15 @@
 
 import difflib
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Final
 
 from tieredfs.errors import (
-    CorruptDataError,
+    SEGMENT_ERRORS,
     NotFoundError,
     PermissionDeniedError,
     TieredFSError,
-    UnsupportedFormatError,
 )
 from tieredfs.model import TopicIdPartition, Uuid
 from tieredfs.storage import RemoteStorageManager
@@ -116,11 +116,10 @@ def holds_segments(
 
 def _exists(storage: RemoteStorageManager, partition: TopicIdPartition) -> bool:
     try:
-        next(storage.survey(partition), None)
+        with suppress(*SEGMENT_ERRORS):
+            next(storage.survey(partition), None)
     except NotFoundError:
         return False
-    except (CorruptDataError, PermissionDeniedError, UnsupportedFormatError):
-        return True
     return True
 
 

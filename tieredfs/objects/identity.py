@@ -21,7 +21,7 @@ from fsspec.utils import get_protocol
 
 from tieredfs.objects.redact import redact_url, without_passwords
 
-__all__ = ["identity_of", "is_local", "local_path", "server_of"]
+__all__ = ["identity_of", "is_in_memory", "is_local", "local_path", "server_of"]
 
 _CREDENTIAL = re.compile(
     r"(?i)secret|passw|passphrase|credential|access_key|account_key|private_key"
@@ -59,6 +59,11 @@ _PRIVATE_FIELDS = frozenset({"AccountKey", "SharedAccessSignature"})
 def is_local(url: str) -> bool:
     """Return whether a URL is on this machine's disks or in this process's memory."""
     return "::" not in url and get_protocol(url) in {"file", "local", "memory"}
+
+
+def is_in_memory(url: str) -> bool:
+    """Return whether no other process can see what is at a URL."""
+    return url.rpartition("::")[2].startswith("memory:")
 
 
 def local_path(url: str) -> Path | None:

@@ -36,7 +36,8 @@ _PROPERTIES: Final = {
 }
 _PROPERTY: Final = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))")
 _ESCAPE: Final = re.compile(
-    r"\\(?:0(?:[0-3][0-7]{2}|[0-7]{1,2})|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^0])",
+    r"\\(?:0(?P<octal>[0-3][0-7]{2}|[0-7]{1,2})"
+    r"|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^0])",
     re.DOTALL,
 )
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
@@ -107,14 +108,13 @@ class _Translator:
 
     def _check_next(self) -> None:
         """Raise an error for what is a pattern in Python and none in Java."""
-        if self._text[self._at] == "{":
-            found = _REPETITION.match(self._text, self._at)
-            if found is None:
-                raise re.error(f"Illegal repetition near index {self._at}")
-        elif self._text.startswith("(?", self._at):
-            found = _JAVAS_GROUP.match(self._text, self._at)
-            if found is None:
-                raise re.error(f"Unknown or unsupported group near index {self._at}")
+        for begins, pattern, what in (
+            ("{", _REPETITION, "Illegal repetition"),
+            ("(?", _JAVAS_GROUP, "Unknown or unsupported group"),
+        ):
+            is_next = self._text.startswith(begins, self._at)
+            if is_next and pattern.match(self._text, self._at) is None:
+                raise re.error(f"{what} near index {self._at}")
 
     def _note_group(self) -> None:
         """Note whether case is ignored in a group that begins, or behind its end."""
@@ -208,11 +208,11 @@ class _Translator:
                 raise re.error(f"Unknown character property name {{{name}}}")
             found = self._in_both_cases(frozenset(_PROPERTIES[name]))
             return found if named[1] == "p" else _ASCII - found
-        written = self._escape()
-        if written in _BOUNDARIES:
-            raise re.error(f"Illegal escape sequence {written} in a class")
-        escape = re.compile(written, re.ASCII)
-        return frozenset(one for one in _ASCII if escape.fullmatch(one))
+        escape = self._escape()
+        if escape in _BOUNDARIES:
+            raise re.error(f"Illegal escape sequence {escape} in a class")
+        pattern = re.compile(escape, re.ASCII)
+        return frozenset(one for one in _ASCII if pattern.fullmatch(one))
 
     def _escape(self) -> str:
         escape = _ESCAPE.match(self._text, self._at)
@@ -220,9 +220,8 @@ class _Translator:
             what = "octal escape sequence" if self._at + 1 < len(self._text) else "end"
             raise re.error(f"Illegal {what} near index {self._at}")
         self._at = escape.end()
-        octal = escape[0].removeprefix(r"\0")
-        is_octal = octal != escape[0]
-        return rf"\x{int(octal, 8):02x}" if is_octal else escape[0]
+        octal = escape["octal"]
+        return rf"\x{int(octal, base=8):02x}" if octal else escape[0]
 
     def _takes(self, part: str) -> bool:
         """Read a part of the pattern if it comes next."""

@@ -10,6 +10,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.records.schema import COLUMNS
+from tieredfs.objects.identity import is_in_memory
 from tieredfs.spark.options import (
     SourceOptions,
     parse_options,
@@ -140,7 +141,7 @@ def _is_for_streams(given: Mapping[str, str]) -> bool:
 def _check_path(options: SourceOptions) -> None:
     """Raise InvalidArgumentError for a tier in the memory of a process."""
     _, url = split_plugin_url(options.path)
-    if url.startswith("memory:"):
+    if is_in_memory(url):
         raise InvalidArgumentError(
             f"option 'path': {url} is in the memory of the process that wrote it; "
             "Spark plans and reads in others, which need a URL that they can open"

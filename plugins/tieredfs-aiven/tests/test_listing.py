@@ -1,9 +1,12 @@
 """What is found in a store, and what is not taken for a segment."""
 
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from typing_extensions import override
 
 from support.samples import fill, new_store, prefix_of, sample, samples
 from support.written_segments import Written
@@ -13,6 +16,7 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     SegmentMetadata,
     TieredFSWarning,
     TopicIdPartition,
@@ -20,10 +24,29 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.cli import main
+from tieredfs.testing.stores import InterceptedStore
 from tieredfs_aiven import Aiven, key_prefix
+
+_T = TypeVar("_T")
 
 SEGMENT = Written(b"0123456789" * 30)
 OTHER = SEGMENT.with_(number=2, start_offset=10, end_offset=14, log=b"abc")
+
+
+class _Denying(InterceptedStore):
+    """Denies what is in the first topic's folder."""
+
+    folder = "tiered-nowhere"
+
+    @classmethod
+    def over(cls, store: ObjectStore) -> "_Denying":
+        return cls._onto(store)
+
+    @override
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        if keys[0].startswith(self.folder):
+            raise PermissionDeniedError(f"{verb} {keys[0]}")
+        return execute()
 
 
 def stored(*segments: Written) -> ObjectStore:
@@ -241,6 +264,20 @@ class TestKeyPrefix:
         store = stored(SEGMENT.with_(prefix=prefix), OTHER.with_(prefix=prefix))
         assert found(Aiven(store)) == ["orders-0@5", "orders-0@10"]
         assert open_tier(store.url).topics() == ["orders"]
+
+    @pytest.mark.parametrize("page", [1000, 3])
+    def test_it_is_found_out_where_the_first_topic_may_not_be_read(
+        self, monkeypatch: pytest.MonkeyPatch, page: int
+    ) -> None:
+        monkeypatch.setattr(key_prefix, "_MAX_PAGE_KEYS", page)
+        segment = SEGMENT.with_(prefix="tiered-")
+        away = {
+            key.replace("tiered-orders", _Denying.folder): data
+            for key, data in segment.objects().items()
+        }
+        store = stored(segment)
+        fill(store, away)
+        assert Aiven(_Denying.over(store)).list_partitions("orders")
 
     def test_several_without_a_slash_are_named(self) -> None:
         store = stored(SEGMENT.with_(prefix="a-"), SEGMENT.with_(prefix="b-"))

@@ -140,8 +140,14 @@ def _tiers_of(keys: Iterable[str]) -> dict[str, _Tier]:
 
 
 def _segment_keys(store: ObjectStore, folder: str) -> list[str]:
-    """Return the first keys in a topic's folder that are objects of segments."""
-    page = (entry.key for entry in islice(store.list(folder), _MAX_PAGE_KEYS))
+    """Return the first keys in a topic's folder that are objects of segments.
+
+    There are none in a folder that may not be listed: it hides no other one.
+    """
+    try:
+        page = [entry.key for entry in islice(store.list(folder), _MAX_PAGE_KEYS)]
+    except PermissionDeniedError:
+        return []
     return [key for key in page if parse_key(key) is not None]
 
 
@@ -170,7 +176,7 @@ def _beginning(store: ObjectStore, tier: _Tier) -> str:
 
 
 def _manifests(store: ObjectStore, tier: _Tier) -> Iterator[tuple[ObjectKey, str]]:
-    """Yield a manifest of each topic, as its parsed and its whole key."""
+    """Yield a manifest of each topic: its key as it is parsed, and as it is listed."""
     listed = (_segment_keys(store, folder) for folder in tier.folders)
     seen: set[str] = set()
     for text in chain(tier.keys, chain.from_iterable(listed)):

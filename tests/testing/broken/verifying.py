@@ -143,8 +143,8 @@ class KeepsAnOldIndex(KafkaLocal):
         return self.copy_open_log(metadata, log, indexes)
 
 
-class CountsEachOtherOnes(KafkaLocal):
-    """Says of each segment what the next one takes."""
+class ListsNoSizes(KafkaLocal):
+    """Shows what a segment takes by ``stored_sizes`` alone."""
 
     @override
     def list_segments(
@@ -152,6 +152,10 @@ class CountsEachOtherOnes(KafkaLocal):
     ) -> list[SegmentMetadata]:
         found = super().list_segments(partition, min_offset)
         return [replace(one, stored_size=None) for one in found]
+
+
+class CountsEachOtherOnes(ListsNoSizes):
+    """Says of each segment what the next one takes."""
 
     @override
     def stored_sizes(
@@ -162,15 +166,8 @@ class CountsEachOtherOnes(KafkaLocal):
         return dict(zip(sizes, values[1:] + values[:1], strict=True))
 
 
-class CountsLogsAlone(KafkaLocal):
+class CountsLogsAlone(ListsNoSizes):
     """Leaves the indexes out of what a segment takes."""
-
-    @override
-    def list_segments(
-        self, partition: TopicIdPartition, min_offset: int = 0
-    ) -> list[SegmentMetadata]:
-        found = super().list_segments(partition, min_offset)
-        return [replace(one, stored_size=None) for one in found]
 
     @override
     def stored_sizes(

@@ -176,7 +176,7 @@ class PartitionPush:
                     if self._ends_with(one):
                         return
                 failed = one is None or one.outcome is PushOutcome.FAILED
-                # What is the source's own object has expired in part, and is not there.
+                # The target does not have a segment that has expired in part.
                 absent = failed or one is None or one.segment is listed
                 done[listed] = None if absent or one is None else one.segment
             else:

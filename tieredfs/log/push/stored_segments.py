@@ -71,8 +71,11 @@ class StoredSegments:
         Args:
             offset: An offset of the segment.
             segment: The segment, with its end offset.
-            epochs: Its leader epochs; where none are known, nothing is.
+            epochs: Its leader epochs. Without any the answer is False: nothing shows
+                that the stored segments are of the same log.
         """
+        if not epochs.entries:
+            return False
         end = (segment.end_offset or 0) + 1
         overlapping = (
             one
@@ -81,7 +84,7 @@ class StoredSegments:
             and (one.end_offset is None or one.end_offset >= offset)
         )
         for listed in sorted(overlapping, key=lambda one: one.start_offset):
-            if not epochs.entries or listed.start_offset > offset or offset >= end:
+            if listed.start_offset > offset or offset >= end:
                 break
             try:
                 stored = self._target.describe(listed)

@@ -271,11 +271,14 @@ class SftpBackend(FoldersBackend):
 def _options(url: str, options: Mapping[str, object]) -> dict[str, object]:
     """Return all options of a URL: fsspec's configuration, the URL's, those given."""
     scheme, server, _ = _split(url)
-    # sshfs names no protocol, so fsspec would look up none.
-    configured = (fsspec_conf.get(name, {}) for name in ("sftp", "ssh", scheme))
-    found: dict[str, object] = {}
-    for each in (*configured, infer_storage_options(f"{scheme}://{server}"), options):
-        found.update(each)
+    found = {
+        # sshfs names no protocol, so fsspec would look up none.
+        **fsspec_conf.get("sftp", {}),
+        **fsspec_conf.get("ssh", {}),
+        **fsspec_conf.get(scheme, {}),
+        **infer_storage_options(f"{scheme}://{server}"),
+        **options,
+    }
     return {key: found[key] for key in found if key not in {"protocol", "path"}}
 
 

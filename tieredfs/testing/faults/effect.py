@@ -67,9 +67,5 @@ CRASHES: Final = tuple(one for one in Effect if one.raised is CrashError)
 FAILURES: Final = tuple(one for one in Effect if one.raised and one not in CRASHES)
 """Effects after which the process lives, and has no answer."""
 
-STORE_ERRORS: Final = (
-    StorageUnavailableError,
-    PermissionDeniedError,
-    DeadlineExceededError,
-)
+STORE_ERRORS: Final = tuple({one.raised for one in FAILURES if one.raised})
 """What these raise."""
