@@ -4,7 +4,7 @@ Replicas roll their segments at offsets of their own, so a segment may begin amo
 offsets that have expired in the tier, and end among those that it has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.log_directories import log_of, outcomes, push_all, source_of, write_log
-from tieredfs import ObjectStore, Tier
+from tieredfs import IndexType, ObjectStore, Tier
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.log.migrate.migrate import migrate
 from tieredfs.log.push.outcome import PushOutcome
 from tieredfs.log.retention.expire import expire
 from tieredfs.log.retention.plan import Retention
+from tieredfs.storage.layouts.kafka_files import CLEANER_CHECKPOINT
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
@@ -42,18 +44,34 @@ def tier(tmp_path: Path, memory: ObjectStore) -> SingleObject:
 
 
 def replica(
-    root: Path, starts: Sequence[int], epochs: Sequence[tuple[int, int]] = ((0, 0),)
+    root: Path,
+    starts: Sequence[int],
+    epochs: Sequence[tuple[int, int]] = ((0, 0),),
+    *,
+    cleaned: Collection[int] = (),
 ) -> KafkaLog:
     """Write the log of a replica, in batches of one record.
 
     Its last segment, of ten records, is the active one.
+
+    Args:
+        root: The log directory.
+        starts: Where its segments begin.
+        epochs: The entries of its checkpoint.
+        cleaned: Offsets that a cleaner has removed.
     """
     ends = [*starts[1:], starts[-1] + 10]
     logs = {
-        start: b"".join(log_of(o, 1, epoch=epochs[-1][0]) for o in range(start, end))
+        start: b"".join(
+            log_of(offset, 1, epoch=epochs[-1][0] if epochs else 0)
+            for offset in range(start, end)
+            if offset not in cleaned
+        )
         for start, end in zip(starts, ends, strict=True)
     }
     write_log(root, logs, epochs=epochs)
+    if cleaned:
+        (root / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 35\n")
     return source_of(root)
 
 
@@ -96,10 +114,29 @@ def test_a_segment_that_another_leader_has_written_is_pushed_whole(
 def test_a_segment_that_a_cleaner_may_have_changed_is_pushed_whole(
     tier: SingleObject, tmp_path: Path
 ) -> None:
-    other = replica(tmp_path / "other", [0, 10, 25, 35])
-    (tmp_path / "other" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 35\n")
+    other = replica(tmp_path / "other", [0, 10, 25, 35], cleaned=[12])
     report = push_all(other, tier)
     assert {one.outcome for one in report.segments} == {PushOutcome.COPIED}
+
+
+def test_a_segment_without_known_epochs_is_pushed_whole(
+    tier: SingleObject, tmp_path: Path
+) -> None:
+    report = push_all(replica(tmp_path / "other", [0, 10, 25, 35], []), tier)
+    assert {one.outcome for one in report.segments} == {PushOutcome.COPIED}
+
+
+def test_the_segment_after_it_knows_the_producers_before_it(
+    tier: SingleObject, tmp_path: Path
+) -> None:
+    other = replica(tmp_path / "other", [0, 10, 25, 35])
+    producer = ProducerState(7, 1, 4, 9, 4, 5, 2, -1)
+    snapshot = ProducerSnapshot((producer,)).encode()
+    (tmp_path / "other" / "t-0" / f"{25:020d}.snapshot").write_bytes(snapshot)
+    push_all(other, tier)
+    last = Tier(tier).topic("t").reader(0).segments()[-1]
+    kept = tier.fetch_index(last, IndexType.PRODUCER_SNAPSHOT)
+    assert ProducerSnapshot.parse(kept).producers == (producer,)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +156,16 @@ def test_migrate_leaves_it_out_as_well(
         report = migrate(source, tier, source.list_partitions())
         assert not report.errors
         assert offsets(tier) == list(range(first, 35))
+
+
+def test_migrate_copies_it_whole_if_a_cleaner_has_changed_it(
+    tier: SingleObject, tmp_path: Path
+) -> None:
+    source = SingleObject(ObjectStore(str(tmp_path / "source")))
+    push_all(replica(tmp_path / "other", [0, 10, 25, 35], cleaned=[12]), source)
+    report = migrate(source, tier, source.list_partitions())
+    assert [one.segment.start_offset for one in report.segments] == [10, 25]
+    assert first_offset(tier) == 10
 
 
 @given(first=CUTS, second=CUTS, chosen=st.integers(0, 99))
